@@ -4,6 +4,7 @@ mod attack;
 mod comparison;
 mod generated;
 
+use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
@@ -113,6 +114,35 @@ fn create(admin: &mut Client, name: &str, filter: &str) {
             { "command": "createClient", "username": name, "password": name, "roles": [{ "rolename": name }] },
         ]),
     );
+}
+
+#[test]
+fn a_reload_keeps_what_commands_have_changed_and_takes_no_other_file() {
+    let (secured, other) = (Secured::new(), Secured::new());
+    let file = secured.directory.path().join("pond.toml");
+    let listener = |keys: &str| format!("[[listener]]\naddress = \"127.0.0.1:0\"\n{keys}");
+    let write = |of: &Secured, listeners: &str| {
+        fs::write(&file, listeners.to_owned() + &of.keys()).expect("a temporary file can be written");
+    };
+    write(&secured, &listener(""));
+    let broker = Broker::start(&Options { file: Some(file.clone()), ..Options::default() });
+    let mut admin = admin(&broker);
+    create(&mut admin, "frog", "pond");
+    let listeners = listener("max_qos = 1\n") + &listener("");
+    write(&other, &listeners);
+    broker.hang_up();
+    let refusal = broker.wait_for_log("the configuration stays as it was");
+    assert!(refusal.contains("another file than before needs a restart"), "{refusal}");
+    write(&secured, &listeners);
+    broker.hang_up();
+    broker.wait_for_log("the configuration was read again");
+    assert_eq!(subscribe(&mut user(&broker, "f", "frog"), "pond"), 0);
+    // Commands go on to work, also for the new listener.
+    create(&mut admin, "toad", "pond");
+    let line = broker.log_lines("listening on ").pop().expect("there are two");
+    let new = line.split_whitespace().find_map(|word| word.parse().ok()).expect("the line has an address");
+    let connect = Connect::new(Version::V5, "t").of("toad", "toad");
+    assert_eq!(subscribe(&mut Client::connect(new, &connect), "pond"), 0);
 }
 
 /// Asks for one subscription of QoS 0. Returns its code.

@@ -12,21 +12,21 @@ use serde_json::{Value, json};
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// The server of a broker, with one of its tokens.
-struct Server {
+pub(super) struct Server {
     address: SocketAddr,
     token: String,
 }
 
 /// An answer: status, head and body.
-struct Answer {
-    status: u16,
+pub(super) struct Answer {
+    pub(super) status: u16,
     head: String,
     body: String,
 }
 
 impl Server {
     /// The server of a broker with a generated token.
-    fn of(broker: &Broker) -> Self {
+    pub(super) fn of(broker: &Broker) -> Self {
         let line = broker.wait_for_log("admin server on http://");
         let address = line.split("http://").nth(1).and_then(|address| address.trim().parse().ok());
         let line = broker.wait_for_log("its token ");
@@ -53,7 +53,7 @@ impl Server {
         Answer { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
     }
 
-    fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+    pub(super) fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
         let Self { address, token } = self;
         let length = body.len();
         self.raw(
@@ -69,7 +69,7 @@ impl Server {
         self.send("GET", path, "", "")
     }
 
-    fn value(&self, path: &str) -> Value {
+    pub(super) fn value(&self, path: &str) -> Value {
         let answer = self.get(path);
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);
         serde_json::from_str(&answer.body).expect("the answer is JSON")

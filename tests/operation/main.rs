@@ -8,6 +8,7 @@ mod log;
 mod mounted;
 mod passed;
 mod pause;
+mod reload;
 mod scan;
 mod stop;
 mod sys;

@@ -32,6 +32,8 @@ pub struct Options {
     pub open_files_max: Option<u16>,
     /// Directory for the broker's state. `None` makes a directory, which is removed after the broker ends.
     pub data_dir: Option<PathBuf>,
+    /// Configuration file, instead of `shards` and `settings`. The broker reads it again when it is asked to.
+    pub file: Option<PathBuf>,
     /// File for a trace of the journal, if wanted. See [`trace`](crate::trace).
     pub trace: Option<PathBuf>,
 }
@@ -45,6 +47,7 @@ impl Default for Options {
             arguments: Vec::new(),
             open_files_max: None,
             data_dir: None,
+            file: None,
             trace: None,
         }
     }
@@ -85,7 +88,9 @@ impl Broker {
         let own = options.data_dir.is_none().then(data_dir);
         let data_dir = options.data_dir.as_deref().or(own.as_ref().map(TempDir::path));
         let mut process = program(options)
-            .args(["serve", "--config", "/dev/stdin", "--data-dir"])
+            .args(["serve", "--config"])
+            .arg(options.file.as_deref().unwrap_or(Path::new("/dev/stdin")))
+            .arg("--data-dir")
             .arg(data_dir.expect("it has one or gets one"))
             .args(&options.arguments)
             .stdin(Stdio::piped())

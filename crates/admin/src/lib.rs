@@ -20,5 +20,5 @@ mod tokens;
 mod uri;
 
 pub use routes::{Parameter, ROUTES, Route};
-pub use server::{Control, Queue, Running, Settings, start};
+pub use server::{Control, InForce, Listener, Queue, Running, Settings, start};
 pub use tokens::{Role, Tokens, generate, own};

@@ -47,12 +47,44 @@ pub struct Settings {
     pub request_timeout: Duration,
     /// Tokens with their roles.
     pub tokens: Tokens,
-    /// Listeners for MQTT, by their places: address, and transport in words.
-    pub listeners: Vec<(String, String)>,
-    /// The limit of the queue of a session.
-    pub queue: Queue,
     /// Version of the broker.
     pub version: &'static str,
+}
+
+/// The settings of the broker that are in force. A reload puts others in their place.
+#[derive(Debug, Clone)]
+pub struct InForce {
+    /// The configuration as a file in TOML, without secrets.
+    pub configuration: String,
+    /// Listeners for MQTT, in the order of the configuration.
+    pub listeners: Vec<Listener>,
+    /// The limit of the queue of a session.
+    pub queue: Queue,
+}
+
+impl InForce {
+    /// The listener that has accepted connections under a number. `None` if a reload has removed it.
+    pub(crate) fn listener(&self, number: u16) -> Option<&Listener> {
+        self.listeners.iter().find(|listener| listener.numbers.contains(&number))
+    }
+}
+
+/// A listener for MQTT.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listener {
+    /// Its address, with the actual port.
+    pub address: String,
+    /// Its transports and protocols in words.
+    pub transport: String,
+    /// The numbers of its connections. A reload can give it a further one.
+    pub numbers: Vec<u16>,
+}
+
+impl Listener {
+    /// The number of its connections.
+    pub(crate) fn connections(&self, operator: &Operator) -> usize {
+        self.numbers.iter().map(|number| operator.connections_of(*number)).sum()
+    }
 }
 
 /// The limit of the queue of a session, for explanations.
@@ -66,8 +98,8 @@ pub struct Queue {
 
 /// The parts of the process that only its main thread can change.
 pub trait Control: Send + Sync {
-    /// The configuration in force as a file in TOML, without secrets.
-    fn configuration(&self) -> String;
+    /// The settings in force.
+    fn in_force(&self) -> Arc<InForce>;
     /// Begins to read configuration, certificates, users and rules again.
     fn reload(&self);
 }
@@ -92,8 +124,6 @@ impl Drop for Running {
 pub(crate) struct Shared {
     pub(crate) operator: Operator,
     pub(crate) control: Box<dyn Control>,
-    pub(crate) listeners: Vec<(String, String)>,
-    pub(crate) queue: Queue,
     pub(crate) version: &'static str,
     pub(crate) counters: Counters,
     hosts: Hosts,
@@ -126,23 +156,12 @@ impl Asked {
 /// # Errors
 /// The system refuses the socket, the event loop or the thread.
 pub fn start(settings: Settings, operator: Operator, control: Box<dyn Control>) -> io::Result<Running> {
-    let Settings {
-        socket,
-        hosts,
-        connections_max,
-        body_bytes_max,
-        request_timeout,
-        tokens,
-        listeners,
-        queue,
-        version,
-    } = settings;
+    let Settings { socket, hosts, connections_max, body_bytes_max, request_timeout, tokens, version } =
+        settings;
     socket.set_nonblocking(true)?;
     let shared = Arc::new(Shared {
         operator,
         control,
-        listeners,
-        queue,
         version,
         counters: Counters::default(),
         hosts: Hosts::new(socket.local_addr()?.ip(), &hosts),

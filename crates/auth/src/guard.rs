@@ -17,6 +17,8 @@ pub struct Realms {
     has_filter_rules: bool,
     /// By number, as far as there are some.
     tenants: Vec<Option<Arc<Tenant>>>,
+    /// By number, as far as there are some: realms that no listener has any more.
+    former: Vec<bool>,
 }
 
 impl Default for Realms {
@@ -32,13 +34,21 @@ impl Realms {
     pub fn new(all: Vec<(Box<str>, Arc<Access>)>) -> Self {
         let has_rules = all.iter().any(|(_, access)| access.has_rules());
         let has_filter_rules = all.iter().any(|(_, access)| access.has_filter_rules());
-        Self { all, has_rules, has_filter_rules, tenants: Vec::new() }
+        Self { all, has_rules, has_filter_rules, tenants: Vec::new(), former: Vec::new() }
     }
 
     /// The same realms with their tenants, by number. A realm without one has no users and no mount point.
     #[must_use]
     pub fn with_tenants(mut self, tenants: Vec<Option<Arc<Tenant>>>) -> Self {
         self.tenants = tenants;
+        self
+    }
+
+    /// The same realms, of which some belong to no listener any more. Their rules hold for the sessions that they have, and
+    /// their tenants have left the configuration.
+    #[must_use]
+    pub fn with_former(mut self, former: Vec<bool>) -> Self {
+        self.former = former;
         self
     }
 
@@ -88,14 +98,22 @@ impl Realms {
         places.peek().is_none() || places.any(|(access, _)| knows(access))
     }
 
-    fn with_their_tenants(&self) -> impl Iterator<Item = (&Access, &Tenant)> {
+    /// The tenants of realms that listeners have, by the numbers of the realms.
+    fn present(&self) -> impl Iterator<Item = (u16, Option<&Tenant>)> {
         let numbered = (0..=u16::MAX).zip(&self.tenants);
-        numbered.filter_map(|(number, tenant)| Some((self.access(Realm(number))?, &**tenant.as_ref()?)))
+        let is_former = |number: u16| self.former.get(usize::from(number)).copied().unwrap_or(false);
+        numbered
+            .filter(move |(number, _)| !is_former(*number))
+            .map(|(number, tenant)| (number, tenant.as_deref()))
+    }
+
+    fn with_their_tenants(&self) -> impl Iterator<Item = (&Access, &Tenant)> {
+        self.present().filter_map(|(number, tenant)| Some((self.access(Realm(number))?, tenant?)))
     }
 
     /// Whether two names mean the same: they are equal, or `before` is unknown and there is one name only.
     fn is_same(&self, before: &str, now: &str, name: fn(&Tenant) -> &str) -> bool {
-        let names = || self.tenants.iter().map(|tenant| tenant.as_ref().map_or("", |tenant| name(tenant)));
+        let names = || self.present().map(|(_, tenant)| tenant.map_or("", |tenant| name(tenant)));
         let is_only = || names().next().is_some() && names().all(|name| name == now);
         before == now || is_only()
     }
@@ -120,7 +138,7 @@ impl Realms {
             None => Arc::clone(access),
         };
         let all = self.all.iter().map(|(name, access)| (name.clone(), one(access))).collect();
-        Self::new(all).with_tenants(self.tenants.clone())
+        Self::new(all).with_tenants(self.tenants.clone()).with_former(self.former.clone())
     }
 
     /// The name of a realm's rules, which means the same to the next process.
@@ -285,6 +303,14 @@ mod tests {
         assert!(realms.is_same_user(&named, &of("b", "")), "recorded without a place");
         let one = with_places(&[("b", ""), ("b", "")]);
         assert!(one.is_same_user(&of("gone", ""), &of("b", "")), "there is one place only");
+    }
+
+    #[test]
+    fn the_place_of_a_former_realm_has_left_the_configuration() {
+        let realms = with_places(&[("a", "a/"), ("b", "b/")]).with_former(vec![true, false]);
+        assert!(realms.is_same_user(&of("a", ""), &of("b", "")), "there is one place only");
+        assert!(realms.is_same_mount(&of("", "a/"), &of("", "b/")));
+        assert!(realms.may_have(&of("a", "")), "nobody can tell");
     }
 
     #[test]

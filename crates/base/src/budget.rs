@@ -74,7 +74,7 @@ const PURPOSES: usize = Purpose::ALL.len();
 /// The account refuses nothing itself. Code that admits something new first checks [`is_tight`](Self::is_tight).
 /// Operations that free memory, and those that were admitted, are always carried out.
 pub struct Budget {
-    limit_bytes: usize,
+    limit_bytes: AtomicUsize,
     /// Bytes by purpose. An amount may be below zero for a moment, when one thread subtracts it before another adds it.
     held: [AtomicUsize; PURPOSES],
     /// End of the round of relief, on the monotonic clock.
@@ -92,7 +92,7 @@ impl Budget {
     #[must_use]
     pub fn new(limit_bytes: usize) -> Self {
         Self {
-            limit_bytes,
+            limit_bytes: AtomicUsize::new(limit_bytes),
             held: Default::default(),
             relief_ends_ms: AtomicU64::new(0),
             relief_bytes: AtomicUsize::new(0),
@@ -102,7 +102,12 @@ impl Budget {
     /// The limit, in bytes.
     #[must_use]
     pub fn limit_bytes(&self) -> usize {
-        self.limit_bytes
+        self.limit_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit. If more is in use than a lower limit allows, nothing new is admitted until less is.
+    pub fn set_limit_bytes(&self, limit_bytes: usize) {
+        self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }
 
     /// Memory in use for one purpose, in bytes.
@@ -123,7 +128,7 @@ impl Budget {
     /// Bytes in use above which nothing new is admitted: 15/16 of the limit.
     #[must_use]
     pub fn tight_bytes(&self) -> usize {
-        self.limit_bytes / 16 * TIGHT_SIXTEENTHS
+        self.limit_bytes() / 16 * TIGHT_SIXTEENTHS
     }
 
     /// Whether nothing new may be admitted.
@@ -135,22 +140,22 @@ impl Budget {
     /// Whether nothing may be added to state that stays when nobody is connected: queues and retained messages.
     #[must_use]
     pub fn is_tight_to_keep(&self) -> bool {
-        self.used_bytes() > self.limit_bytes / 16 * KEPT_SIXTEENTHS
+        self.used_bytes() > self.limit_bytes() / 16 * KEPT_SIXTEENTHS
     }
 
     /// Whether one purpose, which must leave room for all others, has more than half of the limit.
     #[must_use]
     pub fn is_crowded_by(&self, purpose: Purpose) -> bool {
-        self.held_bytes(purpose) > self.limit_bytes / CROWDED_PART
+        self.held_bytes(purpose) > self.limit_bytes() / CROWDED_PART
     }
 
     /// Whether a client whose subscriptions take this many bytes has its share of memory for subscriptions. No client
     /// can be ended for its subscriptions, so they must leave room for everything else.
     #[must_use]
     pub fn has_share_of_subscriptions(&self, bytes: usize) -> bool {
-        let few = Self::WAITING_BYTES_ALLOWED.max(self.limit_bytes / FEW_SUBSCRIPTIONS_PART);
-        let is_crowded = || self.held_bytes(Purpose::Subscriptions) > self.limit_bytes / SUBSCRIPTIONS_PART;
-        bytes > few && (bytes > self.limit_bytes / SUBSCRIPTIONS_OF_ONE_PART || is_crowded())
+        let few = Self::WAITING_BYTES_ALLOWED.max(self.limit_bytes() / FEW_SUBSCRIPTIONS_PART);
+        let is_crowded = || self.held_bytes(Purpose::Subscriptions) > self.limit_bytes() / SUBSCRIPTIONS_PART;
+        bytes > few && (bytes > self.limit_bytes() / SUBSCRIPTIONS_OF_ONE_PART || is_crowded())
     }
 
     /// Whether a round of relief has freed enough memory for a while.
@@ -160,7 +165,7 @@ impl Budget {
     }
 
     fn relieved_bytes(&self) -> usize {
-        self.limit_bytes / 16 * RELIEVED_SIXTEENTHS
+        self.limit_bytes() / 16 * RELIEVED_SIXTEENTHS
     }
 
     /// Begins a round in which clients are ended to free memory, unless a round has begun less than `round_ms` ago. The
@@ -188,7 +193,7 @@ impl Budget {
     /// Whether nothing is left of the limit.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.used_bytes() > self.limit_bytes
+        self.used_bytes() > self.limit_bytes()
     }
 
     /// Charges this many bytes, until the charge is dropped.
@@ -217,7 +222,7 @@ impl Default for Budget {
 impl fmt::Debug for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let held = |purpose: &Purpose| (purpose.topic(), self.held_bytes(*purpose));
-        f.debug_map().entry(&"limit", &self.limit_bytes).entries(Purpose::ALL.iter().map(held)).finish()
+        f.debug_map().entry(&"limit", &self.limit_bytes()).entries(Purpose::ALL.iter().map(held)).finish()
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) struct Client {
     /// The mount point of its listener, if there is one.
     pub(crate) mount: Option<MountNumber>,
     /// The rules of its listener about users and promises, by their place in [`Entries`](crate::login::Entries).
-    pub(crate) entry: u8,
+    pub(crate) entry: u16,
     /// CONNACK has said that it is let in.
     pub(crate) is_in: bool,
     /// Its session has subscriptions that go on with what is retained, and the ledger tells of them bit by bit: what stands
@@ -390,6 +390,11 @@ impl Clients {
         })
     }
 
+    /// All clients.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Client> {
+        self.places.iter().filter_map(|place| place.client.as_ref())
+    }
+
     pub(crate) fn ids(&self) -> Vec<ConnectionId> {
         let present = self.places.iter().zip(0..).filter(|(place, _)| place.client.is_some());
         present.map(|(place, slot)| ConnectionId { slot, generation: place.generation }).collect()
@@ -403,7 +408,7 @@ mod tests {
     /// A million idle clients have it a million times. A new field of few clients belongs into [`Aside`].
     #[test]
     fn a_connection_without_anything_under_way_is_small() {
-        assert!(size_of::<Place>() <= 200, "{}", size_of::<Place>());
+        assert!(size_of::<Place>() <= 216, "{}", size_of::<Place>());
     }
 
     #[test]

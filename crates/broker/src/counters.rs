@@ -152,6 +152,8 @@ counters! {
     refused_owner: "refused/session_of_other_user",
     /// Connections ended because their user was removed, or has another password.
     ended_user_removed: "ended/user_removed",
+    /// Connections ended because a reload has removed their listener, or has changed its rules.
+    ended_reload: "ended/reload",
     /// PUBLISH packets that their client may not publish.
     denied_publish: "denied/publish",
     /// Subscriptions that their client may not have.

@@ -103,7 +103,7 @@ impl Shard {
         if let Some(client) = self.clients.get(id)
             && matches!(client.blocked.as_deref(), Some(Blocker::Answers))
             && (client.ends_ms().is_some()
-                || client.session.unanswered() <= usize::from(self.settings.receive_max / 2))
+                || client.session.unanswered() <= usize::from(client.session.unanswered_max() / 2))
         {
             self.unblock(id, to);
         }

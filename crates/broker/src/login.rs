@@ -7,9 +7,10 @@ use base::{Charge, ConnectionId, Principal, Purpose, Realm};
 use protocol::{Cause, Claim, Command, Durability};
 use wire::{ConnAck, Connect, ConnectRefusal, DisconnectReason, ReasonCode};
 
-use crate::client::Client;
+use crate::client::{Client, Clients};
 use crate::effects::Outside;
 use crate::ending::{By, Ending};
+use crate::kinds::Kinds;
 use crate::{Effects, Shard};
 
 /// The rules of a listener about the users of its clients.
@@ -40,32 +41,24 @@ impl Default for Entry {
     }
 }
 
-/// What listeners say about users, and the durability that answers to their clients wait for. A client has a number of one
-/// byte for both, because there are as many as listeners.
+/// What listeners say about users, and the durability that answers to their clients wait for. A client has a number of two
+/// bytes for both, because there are about as many as listeners.
 #[derive(Default)]
-pub(crate) struct Entries(Vec<(Entry, Durability)>);
+pub(crate) struct Entries(Kinds<(Entry, Durability)>);
 
 impl Entries {
     /// The number of an entry. Looks at each.
-    ///
-    /// # Panics
-    /// If there are more than 256.
-    pub(crate) fn number(&mut self, entry: Entry, durability: Durability) -> u8 {
-        let both = (entry, durability);
-        let place = self.0.iter().position(|known| *known == both).unwrap_or_else(|| {
-            self.0.push(both);
-            self.0.len() - 1
-        });
-        u8::try_from(place).expect("the configuration has at most 255 listeners")
+    pub(crate) fn number(&mut self, both: (Entry, Durability), clients: &Clients) -> u16 {
+        self.0.number(both, || clients.iter().map(|client| client.entry).collect())
     }
 
     fn of(&self, client: &Client) -> Entry {
-        self.0[usize::from(client.entry)].0
+        self.0.of(client.entry).0
     }
 
     /// The durability that answers to a client wait for.
     pub(crate) fn durability(&self, client: &Client) -> Durability {
-        self.0[usize::from(client.entry)].1
+        self.0.of(client.entry).1
     }
 }
 

@@ -1,15 +1,16 @@
 //! The mount point of a listener: its clients use short names for the topics below it, and know no others.
 
-use std::num::NonZeroU8;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use base::ConnectionId;
 use topic::{TopicFilter, TopicName};
 use wire::{Answer, ConnectRefusal, Decoded, Limits, Packet, ReasonCode, Version, Violation, Will, decode};
 
-use crate::client::Client;
+use crate::client::{Client, Clients};
 use crate::effects::Outside;
 use crate::encode::Source;
+use crate::kinds::Kinds;
 use crate::shard::Step;
 use crate::{Effects, Shard};
 
@@ -92,31 +93,26 @@ impl Mount {
     }
 }
 
-/// The mount points of a shard's clients. A client has a number of one byte instead of a pointer, because most have no
+/// The mount points of a shard's clients. A client has a number of two bytes instead of a pointer, because most have no
 /// mount point.
 #[derive(Default)]
-pub(crate) struct Mounts(Vec<Arc<Mount>>);
+pub(crate) struct Mounts(Kinds<Arc<Mount>>);
 
 /// The place of a mount point in [`Mounts`], from 1.
-pub(crate) type MountNumber = NonZeroU8;
+pub(crate) type MountNumber = NonZeroU16;
 
 impl Mounts {
-    /// The number of a mount point. Looks at each: there are as many as listeners.
-    ///
-    /// # Panics
-    /// If there are more than 255.
-    pub(crate) fn number(&mut self, mount: Arc<Mount>) -> MountNumber {
-        let place = self.0.iter().position(|known| *known == mount).unwrap_or_else(|| {
-            self.0.push(mount);
-            self.0.len() - 1
-        });
-        let number = u8::try_from(place + 1).ok().and_then(NonZeroU8::new);
-        number.expect("the configuration has at most 255 listeners")
+    /// The number of a mount point. Looks at each: there are about as many as listeners.
+    pub(crate) fn number(&mut self, mount: Arc<Mount>, clients: &Clients) -> MountNumber {
+        let places =
+            || clients.iter().filter_map(|client| client.mount).map(|number| number.get() - 1).collect();
+        let place = self.0.number(mount, places);
+        NonZeroU16::MIN.saturating_add(place)
     }
 
     /// The mount point of a client.
     pub(crate) fn of(&self, client: &Client) -> Option<&Arc<Mount>> {
-        client.mount.map(|number| &self.0[usize::from(number.get()) - 1])
+        client.mount.map(|number| self.0.of(number.get() - 1))
     }
 }
 
@@ -242,7 +238,11 @@ mod tests {
     #[test]
     fn a_mount_point_has_one_number() {
         let mut mounts = Mounts::default();
-        let mut number = |text: &str| mounts.number(Arc::new(Mount::new(text).expect("a mount point"))).get();
+        let nobody = Clients::default();
+        let mut number = |text: &str| {
+            let mount = Mount::new(text).expect("a mount point");
+            mounts.number(Arc::new(mount), &nobody).get()
+        };
         assert_eq!(["house/", "shed/", "house/"].map(&mut number), [1, 2, 1]);
         assert_eq!((3..=255).map(|at| number(&format!("{at}/"))).max(), Some(255));
     }

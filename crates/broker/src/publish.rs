@@ -338,10 +338,10 @@ impl Shard {
     ) -> usize {
         let now = to.now;
         let Some(client) = self.clients.get_mut(id) else { return len };
-        let (limits, settings) = (client.session.limits(&self.settings), &self.settings);
+        let limits = client.session.limits(&self.settings);
         let session = &mut client.session;
         let run = numbered_run(bytes, len, publish.version, &limits, |packet_id| {
-            session.handle_like_publish(packet_id, settings)
+            session.handle_like_publish(packet_id)
         });
         let packets = self.take_run(&bytes[..run.len], (run.count, run.payload_bytes), publish);
         if let Some(behind) = self.forward(id, publish, packets, route, to) {

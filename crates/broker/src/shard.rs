@@ -217,8 +217,8 @@ impl Shard {
         self.tally.add(Purpose::Connections, CONNECTION_BYTES);
         let session = Session::new(now).with_terms(terms);
         let mut client = Client::new(session);
-        client.mount = mount.map(|mount| self.mounts.number(mount));
-        client.entry = self.entries.number(entry, durability);
+        client.mount = mount.map(|mount| self.mounts.number(mount, &self.clients));
+        client.entry = self.entries.number((entry, durability), &self.clients);
         self.clients.insert(id, client);
         self.relief.arm(now);
         self.arm(id, now);
@@ -273,7 +273,7 @@ impl Shard {
             // A client that gets no more answers may still acknowledge.
             Some(client)
                 if client.ends_ms().is_none()
-                    && client.session.unanswered() > usize::from(self.settings.receive_max) =>
+                    && client.session.unanswered() > usize::from(client.session.unanswered_max()) =>
             {
                 !self.block(id, Blocker::Answers, to)
             }
@@ -497,6 +497,11 @@ impl Shard {
         if !self.stalled.is_empty() {
             self.stalled_ms.get_or_insert(now.monotonic_ms + JUDGE_MS);
         }
+    }
+
+    /// Replaces the features and limits. Connected clients keep the limits that CONNACK has announced to them.
+    pub fn change_settings(&mut self, settings: Arc<Settings>) {
+        self.settings = settings;
     }
 
     /// Whether the next turn has something to do even if nothing happens.

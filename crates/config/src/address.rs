@@ -99,6 +99,15 @@ impl ListenAddress {
         Some(Self(Place::Inet { transport: *transport, host: Host::Ip(loopback), port: *port }))
     }
 
+    /// Whether a socket at one address can keep the other from being opened: both have the same port, of TCP.
+    pub fn shares_port(&self, other: &Self) -> bool {
+        let port = |address: &Self| match address.0 {
+            Place::Inet { transport: Transport::Tcp, port, .. } if port > 0 => Some(port),
+            _ => None,
+        };
+        port(self).is_some() && port(self) == port(other)
+    }
+
     /// Whether the system chooses a free port.
     pub const fn is_any_port(&self) -> bool {
         matches!(self.0, Place::Inet { port: 0, .. })

@@ -32,12 +32,13 @@ pub fn tables() -> Vec<Table> {
 
 keys! {
     /// These keys stand at the top of the file, before the first table.
-    pub(crate) struct Global = "", given(machine: &Machine) {
+    pub(crate) struct Global = "", applies Restart, given(machine: &Machine) {
         /// Whether clients may connect without proving who they are, for every listener that does not say so itself. A client
         /// that gives a user name must know the password in any case, where there is a password file. Without users and without
         /// this key, the broker serves clients of this machine only: it listens on the loopback address instead of others.
         allow_anonymous: Option<bool> {
-            kind: Absent<Switch>, auto: None, "true on loopback addresses without users, otherwise false"
+            kind: Absent<Switch>, auto: None, "true on loopback addresses without users, otherwise false",
+            applies: Reload,
         }
         /// How many threads carry connections. Each reads, routes and writes for its own share of them.
         shards: u16 {
@@ -65,7 +66,7 @@ keys! {
     /// Users and rules, for every listener that does not name files of its own. The files are read again after SIGHUP, and
     /// when they have changed. New rules hold for the next message. Clients whose user was removed, or has another password,
     /// are disconnected. If one of the files has a mistake, all of them stay as they were.
-    pub struct Auth = "[auth]", given() {
+    pub struct Auth = "[auth]", applies Reload, given() {
         /// The file with users and the hashes of their passwords, in the format of mosquitto_passwd. `pondhawk user add` makes
         /// one.
         password_file: Option<PathBuf> { kind: OrOff<Path>, default: None }
@@ -75,35 +76,40 @@ keys! {
         /// The file of Mosquitto's dynamic security, `dynamic-security.json`: clients, groups and roles, which `mosquitto_ctrl
         /// dynsec` changes while the broker runs. It decides first about the clients that are in it. `mosquitto_ctrl dynsec
         /// init` makes one.
-        dynamic_security_file: Option<PathBuf> { kind: OrOff<Path>, default: None }
+        dynamic_security_file: Option<PathBuf> { kind: OrOff<Path>, default: None, applies: Restart }
     }
 }
 
 keys! {
     /// Where clients connect; one `[[listener]]` for each address. Without any, the broker listens on 127.0.0.1:1883.
-    pub struct Listener = "[[listener]]", given(allow_anonymous_global: Option<bool>, auth: &Auth) {
+    pub struct Listener = "[[listener]]", applies Connect, given(allow_anonymous_global: Option<bool>, auth: &Auth) {
         /// The host and port to listen on. Use `0.0.0.0:1883` for every IPv4 address of the machine and
         /// `[::]:1883` for every IPv6 address. Port 0 takes a free port. A host name is looked up once, at start-up.
         /// `quic://0.0.0.0:14567` is for clients that speak QUIC (over UDP), with a certificate.
         /// `unix:/run/pondhawk.sock` is a socket that programs of this machine reach, and `unix:@pondhawk` one without a
         /// file, on Linux. Such a name has at most 90 bytes. `systemd:NAME` is a socket that systemd has made and passes, from
         /// the unit with `FileDescriptorName=NAME`.
-        address: ListenAddress { kind: Address, required: ListenAddress::loopback(0) }
+        address: ListenAddress { kind: Address, required: ListenAddress::loopback(0), applies: Reload }
         /// The file with the users of this listener.
         password_file: Option<PathBuf> {
-            kind: OrOff<Path>, auto: auth.password_file.clone(), "`password_file` of `[auth]`"
+            kind: OrOff<Path>, auto: auth.password_file.clone(), "`password_file` of `[auth]`",
+            applies: Reload,
         }
         /// The file with the topics that clients may use here. Rules see whole topics, with the mount point.
-        acl_file: Option<PathBuf> { kind: OrOff<Path>, auto: auth.acl_file.clone(), "`acl_file` of `[auth]`" }
+        acl_file: Option<PathBuf> {
+            kind: OrOff<Path>, auto: auth.acl_file.clone(), "`acl_file` of `[auth]`", applies: Reload
+        }
         /// The file of dynamic security for this listener. All listeners that have one have the same.
         dynamic_security_file: Option<PathBuf> {
-            kind: OrOff<Path>, auto: auth.dynamic_security_file.clone(), "`dynamic_security_file` of `[auth]`"
+            kind: OrOff<Path>, auto: auth.dynamic_security_file.clone(), "`dynamic_security_file` of `[auth]`",
+            applies: Restart,
         }
         /// The part of a client's certificate that is its user name. `cn`: the common name. `subject`: the whole subject, such as
         /// `CN=ann,O=Pond`. The certificate takes the place of user name and password in CONNECT. A client without exactly one
         /// such name is refused. `none`: the certificate says nothing about the user.
         client_certificate_identity: CertificateIdentity {
-            kind: Choice<CertificateIdentity>, default: CertificateIdentity::None
+            kind: Choice<CertificateIdentity>, default: CertificateIdentity::None,
+            applies: Reconnect,
         }
         /// Whether clients may connect here without proving who they are.
         allow_anonymous: bool {
@@ -115,6 +121,7 @@ keys! {
                 address.is_loopback() && !has_users
             }),
             "the global `allow_anonymous`",
+            applies: Reload,
         }
         /// What an acknowledgement waits for, to clients that connect here. `fsync`: what it promises is on stable storage,
         /// and survives a loss of power. `os`: it is with the operating system, and survives the end of the broker, but a
@@ -133,14 +140,15 @@ keys! {
         /// The lowest version of TLS that is spoken here.
         tls_minimum: TlsVersion { kind: Choice<TlsVersion>, default: TlsVersion::V1_2 }
         /// Whether clients may also connect without TLS, although there is a certificate.
-        tls_optional: bool { kind: Switch, default: false }
+        tls_optional: bool { kind: Switch, default: false, applies: Reconnect }
         /// Whether clients show a certificate. `off`: they are not asked. `optional`: they may. `required`: they must. A
         /// certificate that no authority in `tls_client_ca` has signed ends the connection.
         tls_client_certificate: ClientCertificate {
-            kind: Choice<ClientCertificate>, default: ClientCertificate::Off
+            kind: Choice<ClientCertificate>, default: ClientCertificate::Off,
+            applies: Reconnect,
         }
         /// The files with the certificates of the authorities that sign the certificates of clients, in PEM.
-        tls_client_ca: Vec<PathBuf> { kind: ListOf<Path>, default: Vec::new() }
+        tls_client_ca: Vec<PathBuf> { kind: ListOf<Path>, default: Vec::new(), applies: Reconnect }
         /// The files with lists of revoked client certificates (CRL), in PEM.
         tls_client_crl: Vec<PathBuf> { kind: ListOf<Path>, default: Vec::new() }
         /// The path in the URL of WebSocket clients. Without this key every path is accepted.
@@ -150,38 +158,45 @@ keys! {
         websocket_origins: Vec<String> { kind: ListOf<Origin>, default: Vec::new() }
         /// The networks from which load balancers connect, each connection beginning with a header of the PROXY protocol that
         /// names the client. With this key every other connection is closed.
-        proxy_from: Vec<IpNet> { kind: ListOf<Network>, default: Vec::new() }
+        proxy_from: Vec<IpNet> { kind: ListOf<Network>, default: Vec::new(), applies: Reconnect }
         /// QUIC handshakes at a time that are not complete. From a quarter of them on, a client has to prove that it receives at
         /// the address that it sends from. A proven address has at most an eighth of them at a time; 64 bits of IPv6 count as one
         /// address. Above these limits, connections are refused, and counted under `$SYS/broker/refused/quic_handshakes`.
-        quic_handshakes: u32 { kind: Count<u32>, default: 1000, bounds: 1..=1 << 16 }
+        quic_handshakes: u32 { kind: Count<u32>, default: 1000, bounds: 1..=1 << 16, applies: Restart }
         /// The most that a QUIC connection holds in each direction: received and not read yet, and sent and not acknowledged yet.
         /// In the time of one round trip, a connection transfers at most this much.
-        quic_buffer_bytes: u32 { kind: Size<u32>, default: 256 * KIB, bounds: 16 * KIB..=16 * MIB }
+        quic_buffer_bytes: u32 {
+            kind: Size<u32>, default: 256 * KIB, bounds: 16 * KIB..=16 * MIB, applies: Restart
+        }
         /// The network interface of this listener, such as `eth0`, on Linux. Connections over another interface do not reach it,
         /// also if they are for the same address. Connections from this machine come over `lo`.
-        interface: Option<String> { kind: Absent<Interface>, default: None }
+        interface: Option<String> { kind: Absent<Interface>, default: None, applies: Restart }
         /// Whether an address of IPv6 is for IPv6 alone. With `false`, `[::]:1883` accepts IPv4 too, and the log names clients
         /// of IPv4 by their addresses of IPv4.
-        ipv6_only: bool { kind: Switch, default: true }
+        ipv6_only: bool { kind: Switch, default: true, applies: Restart }
         /// The permissions of the file of a Unix socket, in octal digits. Programs that may write to the file can connect.
-        unix_mode: u32 { kind: Mode, default: 0o660 }
+        unix_mode: u32 { kind: Mode, default: 0o660, applies: Restart }
         /// The numbers of the user and the group that own the file of a Unix socket, such as `1000:1000`, `1000` or `:1000`.
         /// Only the superuser may name another user, or a group of which the broker is no member.
-        unix_owner: Option<Owner> { kind: Absent<OwnerIds>, default: None }
+        unix_owner: Option<Owner> { kind: Absent<OwnerIds>, default: None, applies: Restart }
         /// Connections that the system keeps for the broker while the broker is busy. Linux also has a limit for all programs,
         /// `net.core.somaxconn`.
-        backlog: u32 { kind: Count<u32>, default: 4096, bounds: 1..=1 << 20 }
+        backlog: u32 { kind: Count<u32>, default: 4096, bounds: 1..=1 << 20, applies: Restart }
         /// The most connections at a time that clients have here. Others are closed, and counted under
         /// `$SYS/broker/refused/listener_connections`. Without this key only `limits.connections` bounds them.
-        connections: Option<u32> { kind: Absent<Count<u32>>, default: None, bounds: 1..=CONNECTIONS_MAX }
+        connections: Option<u32> {
+            kind: Absent<Count<u32>>, default: None, bounds: 1..=CONNECTIONS_MAX, applies: Reload
+        }
         /// Connections that are accepted in a second. Others are closed, and counted under `$SYS/broker/refused/connection_rate`.
         /// Without this key all are accepted.
-        connection_rate: Option<u32> { kind: Absent<Count<u32>>, default: None, bounds: 1..=1_000_000 }
+        connection_rate: Option<u32> {
+            kind: Absent<Count<u32>>, default: None, bounds: 1..=1_000_000, applies: Reload
+        }
         /// The same for the connections from each address. Addresses of IPv6 with the same first 64 bits are one address. With
         /// `proxy_from`, the address is that of the load balancer.
         connection_rate_per_address: Option<u32> {
-            kind: Absent<Count<u32>>, default: None, bounds: 1..=1_000_000
+            kind: Absent<Count<u32>>, default: None, bounds: 1..=1_000_000,
+            applies: Reload,
         }
         /// The versions of MQTT that clients may speak here. A CONNECT with another one is refused with reason code 0x84, or 0x01
         /// before MQTT 5.0, and counted under `$SYS/broker/refused/protocol_version`.
@@ -205,7 +220,7 @@ keys! {
         empty_client_ids: bool { kind: Switch, default: true }
         /// The beginning of the topics that clients can reach here, such as `house/`. It stands before every topic and filter that
         /// they send, and is cut from the topics that they get.
-        mount_point: Option<String> { kind: Absent<MountPoint>, default: None }
+        mount_point: Option<String> { kind: Absent<MountPoint>, default: None, applies: Reconnect }
     }
 }
 
@@ -318,19 +333,23 @@ const CONNECTIONS_MAX: u32 = 16_777_216;
 keys! {
     /// What one client, and all of them together, may take up. Nothing is unbounded; what reaches a bound is counted
     /// under `$SYS`, and a client that caused it is told with a reason code where its protocol version has one.
-    pub struct Limits = "[limits]", given(machine: &Machine) {
+    pub struct Limits = "[limits]", applies Reload, given(machine: &Machine) {
         /// The largest control packet that is accepted, fixed header included; MQTT 5.0 clients are told as Maximum
         /// Packet Size. A larger one is refused when its fixed header has been read, before it takes up memory.
         packet_bytes: u32 {
-            kind: Size<u32>, default: 2 * MIB, bounds: KIB..=PACKET_BYTES_MAX
+            kind: Size<u32>, default: 2 * MIB, bounds: KIB..=PACKET_BYTES_MAX,
+            applies: Connect,
         }
         /// The largest CONNECT packet, will included: the most that somebody unknown can make the broker hold.
         connect_packet_bytes: u32 {
-            kind: Size<u32>, default: 256 * KIB, bounds: KIB..=PACKET_BYTES_MAX
+            kind: Size<u32>, default: 256 * KIB, bounds: KIB..=PACKET_BYTES_MAX,
+            applies: Connect,
         }
         /// The most User Properties of a CONNECT packet, and of the will in it: each may be empty, so that the packet's
         /// size bounds them badly. A client that has more is refused with reason code 0x97.
-        connect_user_properties: u32 { kind: Count<u32>, default: 10_000, bounds: 0..=100_000_000 }
+        connect_user_properties: u32 {
+            kind: Count<u32>, default: 10_000, bounds: 0..=100_000_000, applies: Connect
+        }
         /// The time from opening a connection to the end of its CONNECT packet; then it is closed.
         connect_timeout: Duration {
             kind: Time, default: Duration::from_secs(10),
@@ -342,7 +361,8 @@ keys! {
         /// more (a suspended machine), silence counts from the end of that time on. Session expiry, Will Delay Interval and
         /// message expiry go on meanwhile, because MQTT counts them on the clock.
         keep_alive: Option<Duration> {
-            kind: OrOff<Time>, default: None, bounds: Duration::from_secs(1)..=Duration::from_secs(65_535)
+            kind: OrOff<Time>, default: None, bounds: Duration::from_secs(1)..=Duration::from_secs(65_535),
+            applies: Connect,
         }
         /// The most connections at a time. The broker raises its open-file limit as far as the system lets it and keeps
         /// 64 files for itself; one connection takes one.
@@ -358,7 +378,7 @@ keys! {
         }
         /// The longest client identifier. Names and UUIDs fit many times; the standard's own bound is 65,535, and a
         /// broker must accept 23.
-        client_id_bytes: u16 { kind: Size<u16>, default: 1_024, bounds: 23..=u16::MAX }
+        client_id_bytes: u16 { kind: Size<u16>, default: 1_024, bounds: 23..=u16::MAX, applies: Connect }
         /// The most levels in a topic name or topic filter: `a/b/c` has three.
         topic_levels: u16 { kind: Count<u16>, default: 128, bounds: 1..=u16::MAX }
         /// The most subscriptions of one session; a filter beyond is refused with reason code 0x97 (0x80 in MQTT 3.1.1).
@@ -391,10 +411,10 @@ keys! {
         }
         /// How many topic aliases a client may use towards the broker on one connection (MQTT 5.0 Topic Alias Maximum).
         /// Each holds a topic name in memory.
-        topic_alias_maximum: u16 { kind: Count<u16>, default: 16, bounds: 0..=u16::MAX }
+        topic_alias_maximum: u16 { kind: Count<u16>, default: 16, bounds: 0..=u16::MAX, applies: Connect }
         /// How many topic aliases the broker uses towards a client that allows as many; only topics that come again and
         /// again get one.
-        topic_alias_maximum_out: u16 { kind: Count<u16>, default: 16, bounds: 0..=64 }
+        topic_alias_maximum_out: u16 { kind: Count<u16>, default: 16, bounds: 0..=64, applies: Connect }
         /// How many bytes may wait to be written to one connection before the broker stops reading from those who
         /// publish to it; they go on when a quarter is left.
         output_buffer_bytes: u32 { kind: Size<u32>, default: 256 * KIB, bounds: 16 * KIB..=1024 * MIB }
@@ -442,21 +462,25 @@ keys! {
         }
         /// The longest will: topic name, properties and payload together. A client that has a longer one is refused with reason code
         /// 0x97 (0x03 before MQTT 5.0).
-        will_bytes: u32 { kind: Size<u32>, default: 64 * KIB, bounds: 0..=PACKET_BYTES_MAX }
+        will_bytes: u32 { kind: Size<u32>, default: 64 * KIB, bounds: 0..=PACKET_BYTES_MAX, applies: Connect }
     }
 }
 
 keys! {
     /// What is kept for clients: messages of QoS 1 and 2 on their way, and sessions that outlive their connection.
-    pub struct Sessions = "[sessions]", given() {
+    pub struct Sessions = "[sessions]", applies Reload, given() {
         /// How many messages of QoS 1 and 2 one client may have published that the broker has not acknowledged (Receive
         /// Maximum). MQTT 5.0 clients are told; older ones are not read until there are fewer.
-        receive_maximum: u16 { kind: Count<u16>, default: 1_000, bounds: 1..=u16::MAX }
+        receive_maximum: u16 { kind: Count<u16>, default: 1_000, bounds: 1..=u16::MAX, applies: Connect }
         /// How many messages of QoS 1 and 2 the broker has under way to one client before one is acknowledged, if the
         /// client takes as many.
-        inflight_messages: u16 { kind: Count<u16>, default: 1_000, bounds: 1..=INFLIGHT_MAX }
+        inflight_messages: u16 {
+            kind: Count<u16>, default: 1_000, bounds: 1..=INFLIGHT_MAX, applies: Connect
+        }
         /// The same for clients before MQTT 5.0, which cannot say how many they take.
-        inflight_messages_3: u16 { kind: Count<u16>, default: 100, bounds: 1..=INFLIGHT_MAX }
+        inflight_messages_3: u16 {
+            kind: Count<u16>, default: 100, bounds: 1..=INFLIGHT_MAX, applies: Connect
+        }
         /// How many messages may wait for one session, connected or not, or for one shared subscription. Where more wait
         /// after a restart with a lower bound, they are kept until the next message does not fit; the log says so.
         queue_messages: u32 { kind: Count<u32>, default: 100_000, bounds: 1..=100_000_000 }
@@ -475,6 +499,7 @@ keys! {
         expiry_max: Option<Duration> {
             kind: OrOff<Time>, default: None,
             bounds: Duration::from_secs(1)..=Duration::from_secs(u32::MAX as u64 - 1),
+            applies: Connect,
         }
         /// The most sessions that are kept while their clients are not connected; beyond it a client that asks for one
         /// that lasts is refused (0x97, before MQTT 5.0 0x03).
@@ -487,7 +512,7 @@ keys! {
 
 keys! {
     /// Shared subscriptions, `$share/GROUP/FILTER`: each message goes to one member of the group.
-    pub struct Shared = "[shared]", given() {
+    pub struct Shared = "[shared]", applies Restart, given() {
         /// Which one. `round-robin`: the next one in turn that takes a message. `key-ordered`: messages with one key go to
         /// one member and keep their order while it is connected; what it has not acknowledged when it goes, goes to
         /// another before anything newer of that key, except what it was sent with QoS 2, which stays with it.
@@ -556,7 +581,7 @@ const MEMORY_MAX: u64 = 64 << 40;
 keys! {
     /// The journal in `data_dir`, to which everything that must last is appended before it is acknowledged. It is a row of
     /// files, segments, of which the oldest is written anew when nothing in it is needed any more.
-    pub struct Journal = "[journal]", given(packet_bytes: u32) {
+    pub struct Journal = "[journal]", applies Restart, given(packet_bytes: u32) {
         /// The length of a segment while there are few: a new journal takes three or four of them. A power of two, and at
         /// least four times `packet_bytes`.
         segment_bytes_min: u32 {
@@ -584,11 +609,11 @@ keys! {
 keys! {
     /// What the broker says about itself. Lines that come faster than anybody reads them, or than
     /// 1,000 a second from one shard, are left out, and one line says how many.
-    pub struct Log = "[log]", given() {
+    pub struct Log = "[log]", applies Reload, given() {
         /// The least important lines that are written. `info` has one line per connect, refusal and disconnect.
         level: LogLevel { kind: Choice<LogLevel>, default: LogLevel::Info }
         /// Lines for people, or one JSON object per line for programs.
-        format: LogFormat { kind: Choice<LogFormat>, default: LogFormat::Text }
+        format: LogFormat { kind: Choice<LogFormat>, default: LogFormat::Text, applies: Restart }
         /// The places to which each line goes. `stderr` and `stdout`: the streams of the process. `syslog`: the log of the system.
         /// `off`: nowhere. Anything with a slash is a file, to which lines are added, and which SIGHUP opens again. If a file
         /// cannot be opened at the start, its lines go to standard error.
@@ -598,7 +623,7 @@ keys! {
 
 keys! {
     /// The broker's own counters, published as retained messages under `$SYS/broker/`.
-    pub struct Sys = "[sys]", given() {
+    pub struct Sys = "[sys]", applies Restart, given() {
         /// How often they are published.
         interval: Option<Duration> {
             kind: OrOff<Time>, default: Some(Duration::from_secs(10)),
@@ -610,7 +635,7 @@ keys! {
 keys! {
     /// The HTTP server for operators: health, metrics, and the API. One thread serves it, beside those that carry messages.
     /// Without `address` there is no such server. docs/OPERATIONS.md shows its use.
-    pub struct Admin = "[admin]", given() {
+    pub struct Admin = "[admin]", applies Restart, given() {
         /// The host and port of the server, such as `127.0.0.1:9883`. On a loopback address, a token is made at each start if no
         /// token file is given, and written into `data_dir`. Another address needs `admin_token_file`, because other machines
         /// reach it. The server does not encrypt: leave that to a proxy on the same machine.

@@ -31,6 +31,7 @@ mod machine;
 mod manual;
 mod nearest;
 mod reader;
+mod reload;
 mod report;
 mod schema;
 mod shared_key;
@@ -46,6 +47,7 @@ pub use keys::{
 pub use load::{Config, Flags, LoadError, Source};
 pub use machine::Machine;
 pub use manual::{explain, help, markdown};
+pub use reload::{Change, Changes};
 pub use report::{Problem, Report};
-pub use schema::{Default, Key, Table};
+pub use schema::{Applies, Default, Key, Table};
 pub use shared_key::SharedKey;

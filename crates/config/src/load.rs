@@ -149,8 +149,9 @@ impl Config {
         self.to_toml().lines().map(line).collect()
     }
 
-    /// Returns facts about this valid configuration that an operator should know, one sentence each.
-    pub fn notices(&self) -> Vec<String> {
+    /// Returns facts about this valid configuration that an operator should know, one sentence each. `first_user` says how to
+    /// add the first user: it depends on the language of the file.
+    pub fn notices(&self, first_user: &str) -> Vec<String> {
         let is_open = |listener: &&Listener| {
             let has_rules = listener.acl_file.is_some() || listener.dynamic_security_file.is_some();
             listener.allow_anonymous && !has_rules && !listener.address.is_loopback()
@@ -162,7 +163,7 @@ impl Config {
         notices.extend(self.not_open.iter().map(|address| {
             format!(
                 "{address} is not open to other machines, because there are no users: add the first one with \
-                 `pondhawk user add NAME --config FILE`, or let everybody in with `allow_anonymous = true`"
+                 {first_user}, or let everybody in with `allow_anonymous`"
             )
         }));
         let is_for_nobody =
@@ -170,7 +171,7 @@ impl Config {
         notices.extend(self.listeners.iter().filter(is_for_nobody).map(|listener| {
             format!(
                 "nobody can connect to {}, because anonymous clients are refused and there are no users: add the first one \
-                 with `pondhawk user add NAME --config FILE`",
+                 with {first_user}",
                 listener.address
             )
         }));
@@ -192,15 +193,20 @@ impl Config {
         notices
     }
 
-    /// Returns the whole configuration as a file, which parses to the same configuration.
-    pub fn to_toml(&self) -> String {
-        let global = Global {
+    /// The keys at the top of the file. Listeners have their own `allow_anonymous`.
+    pub(crate) fn global(&self) -> Global {
+        Global {
             allow_anonymous: None,
             shards: self.shards,
             data_dir: self.data_dir.clone(),
             user: self.user.clone(),
             pid_file: self.pid_file.clone(),
-        };
+        }
+    }
+
+    /// Returns the whole configuration as a file, which parses to the same configuration.
+    pub fn to_toml(&self) -> String {
+        let global = self.global();
         let listeners = self.listeners.iter().map(|listener| ("[[listener]]", listener.lines()));
         let rest = [
             ("[limits]", self.limits.lines()),

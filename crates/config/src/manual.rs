@@ -16,16 +16,17 @@ pub fn markdown() -> String {
         };
         let _ = write!(
             page,
-            "\n## {title}\n\n{}\n\n| key | value | default | meaning |\n|---|---|---|---|\n",
+            "\n## {title}\n\n{}\n\n| key | value | default | applies | meaning |\n|---|---|---|---|---|\n",
             table.text
         );
         for key in &table.keys {
             let _ = writeln!(
                 page,
-                "| `{}` | {} | {} | {} |",
+                "| `{}` | {} | {} | {} | {} |",
                 key.name,
                 key.value,
                 default_in_markdown(key),
+                key.applies.word(),
                 key.text
             );
         }
@@ -49,6 +50,10 @@ too.
 Texts may name environment variables: `\"${HOST}:1883\"`. `$${` stands for `${`. A variable such as
 `PONDHAWK_LIMITS_PACKET_BYTES` sets a key, and overrides the file; tables in double brackets have no such variables.
 `pondhawk config show` prints each value with its origin, and `pondhawk config explain KEY` what a key means.
+
+SIGHUP makes the broker read the file again. The column *applies* says when a changed value counts: `reload`: at once.
+`connect`: for connections that begin afterwards. `reconnect`: at once, and the connections of the listener end. `restart`:
+after the next start. [RELOAD.md](RELOAD.md) has the details.
 
 ```toml
 # Everybody in this network may connect.
@@ -93,8 +98,13 @@ pub fn explain(name: &str) -> Vec<String> {
                 true => String::new(),
                 false => format!(" Environment: {}.", crate::environment::variable("", &full)),
             };
-            let meaning =
-                format!("{} Default: {}.{variable}", key.text, default_in_help(key)).replace('`', "");
+            let meaning = format!(
+                "{} Default: {}.{variable} Applies {}.",
+                key.text,
+                default_in_help(key),
+                key.applies.phrase()
+            )
+            .replace('`', "");
             let value = key.value.replace('`', "");
             explanations.push(format!("{full}: {value}\n{}", wrapped(&meaning, "    ", 80)));
         }

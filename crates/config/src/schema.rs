@@ -16,6 +16,43 @@ pub struct Key {
     pub value: String,
     /// The value if the file does not contain the key.
     pub default: Default,
+    /// The moment from which a changed value counts.
+    pub applies: Applies,
+}
+
+/// The moment from which a changed value of a key counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applies {
+    /// After a reload, for everybody.
+    Reload,
+    /// After a reload, for connections that begin after it. Others keep the value with which they began.
+    Connect,
+    /// After a reload, which ends the connections of the changed listener.
+    Reconnect,
+    /// After the next start of the broker.
+    Restart,
+}
+
+impl Applies {
+    /// Returns the moment as a phrase, such as `after a restart`.
+    pub fn phrase(self) -> &'static str {
+        match self {
+            Self::Reload => "on reload",
+            Self::Connect => "on reload, to new connections",
+            Self::Reconnect => "on reload, which ends the connections of the listener",
+            Self::Restart => "after a restart",
+        }
+    }
+
+    /// Returns the moment as one word for a table.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Reload => "reload",
+            Self::Connect => "connect",
+            Self::Reconnect => "reconnect",
+            Self::Restart => "restart",
+        }
+    }
 }
 
 /// The value of a key that the file does not contain.
@@ -59,11 +96,12 @@ pub(crate) fn limits<K: Kind>(bounds: Option<&RangeInclusive<K::Bound>>) -> Stri
 ///
 /// A key is `name: Type { kind: Kind, default: value }`. Instead of `default` a key can have
 /// `auto: value, "how it is found"` or `required: placeholder`, and `bounds: low..=high` can follow. `auto` values
-/// may use the names in `given` and all keys above their own.
+/// may use the names in `given` and all keys above their own. `applies` is the variant of [`Applies`] of all keys of the
+/// table, except of those that name another one at their end.
 macro_rules! keys {
     (
         $(#[doc = $table_text:literal])+
-        $visibility:vis struct $table:ident = $header:literal, given($($given:ident: $given_type:ty),*) {$(
+        $visibility:vis struct $table:ident = $header:literal, applies $applies:ident, given($($given:ident: $given_type:ty),*) {$(
             $(#[doc = $text:literal])+
             $name:ident: $type:ty {
                 kind: $kind:ty
@@ -71,6 +109,7 @@ macro_rules! keys {
                 $(, auto: $auto:expr, $how:literal)?
                 $(, required: $required:expr)?
                 $(, bounds: $bounds:expr)?
+                $(, applies: $key_applies:ident)?
                 $(,)?
             }
         )+}
@@ -106,8 +145,22 @@ macro_rules! keys {
                         value: <$kind as $crate::kind::Kind>::word()
                             + &$crate::schema::limits::<$kind>(keys!(@bounds $($bounds)?)),
                         default: keys!(@described $kind $(, default $default)? $(, auto $how)? $(, required $required)?),
+                        applies: keys!(@applies $applies $($key_applies)?),
                     }),+],
                 }
+            }
+
+            /// Takes over the values of a newer table that need no restart, and notes each key with another value.
+            pub(crate) fn take_over(&mut self, new: &Self, prefix: &str, changes: &mut Vec<$crate::reload::Change>) {
+                $(if self.$name != new.$name {
+                    let applies = keys!(@applies $applies $($key_applies)?);
+                    let key = format!("{prefix}{}", stringify!($name));
+                    let value = <$kind as $crate::kind::Kind>::show(&new.$name);
+                    changes.push($crate::reload::Change { key, value, applies });
+                    if applies != $crate::schema::Applies::Restart {
+                        self.$name = new.$name.clone();
+                    }
+                })+
             }
 
             /// Every key with its value, as written in the file. Keys without a value are omitted.
@@ -118,6 +171,8 @@ macro_rules! keys {
             }
         }
     };
+    (@applies $table:ident) => { $crate::schema::Applies::$table };
+    (@applies $table:ident $key:ident) => { $crate::schema::Applies::$key };
     (@bounds) => { None };
     (@bounds $bounds:expr) => { Some(&$bounds) };
     (@auto) => { false };

@@ -5,6 +5,8 @@ use std::time::Duration;
 use config::{Config, Flags, LogFormat, LogLevel, Machine, Report, Source};
 use proptest::prelude::*;
 
+const FIRST_USER: &str = "a program";
+
 fn machine() -> Machine {
     Machine { cores: 4, memory_bytes: 8 << 30, open_files: 20_064, state_dir: "/home/p/state".into() }
 }
@@ -172,11 +174,11 @@ fn an_address_that_others_reach_must_be_asked_for() {
     let config = parse(open).unwrap();
     let [listener] = &config.listeners[..] else { panic!("one listener") };
     assert_eq!((listener.address.to_string(), listener.allow_anonymous), ("127.0.0.1:1883".to_owned(), true));
-    assert!(config.notices()[0].starts_with("0.0.0.0:1883 is not open to other machines"));
+    assert!(config.notices(FIRST_USER)[0].starts_with("0.0.0.0:1883 is not open to other machines"));
     assert!(parse(&format!("{open}allow_anonymous = true")).is_ok());
     let config = parse(&format!("allow_anonymous = true\n{open}")).unwrap();
     assert_eq!(
-        config.notices(),
+        config.notices(FIRST_USER),
         [
             "everybody who reaches 0.0.0.0:1883 may publish and subscribe",
             "what is acknowledged is in /home/p/state"
@@ -215,7 +217,7 @@ fn a_listener_without_users_is_on_loopback_instead_unless_another_is() {
 fn a_listener_that_nobody_can_use_has_a_notice() {
     let listener = "[[listener]]\naddress = \"127.0.0.1:1\"\nallow_anonymous = false\n";
     let is_told = |text: &str| {
-        let notices = parse(text).unwrap().notices();
+        let notices = parse(text).unwrap().notices(FIRST_USER);
         notices.iter().any(|notice| notice.starts_with("nobody can connect to 127.0.0.1:1"))
     };
     assert!(is_told("allow_anonymous = false") && is_told(listener));

@@ -317,6 +317,11 @@ impl Keeper for Journal {
         self.append(group, Purpose::Copy, Urgency::Later)
     }
 
+    fn raise_durability(&mut self, durability: Durability) {
+        self.durability = self.durability.max(durability);
+        self.log.note_durability(self.durability);
+    }
+
     fn room(&self) -> Room {
         self.log.room()
     }

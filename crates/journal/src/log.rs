@@ -4,11 +4,12 @@
 //! [`Committer`]: crate::Committer
 
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ledger::{Lsn, Progress, Refusal, Room};
+use protocol::Durability;
 
 use crate::cleaning::Cleaning;
 use crate::latency::{Latencies, Latency};
@@ -47,6 +48,13 @@ pub const REST_MS: u64 = 10;
 /// No packet is longer than this part of the shortest segment.
 const PACKETS_OF_SEGMENT: u32 = 4;
 
+/// The levels, the weakest first.
+const DURABILITIES: [Durability; 3] = [Durability::None, Durability::Os, Durability::Fsync];
+
+fn place_of(durability: Durability) -> usize {
+    durability as usize
+}
+
 /// The log as those see it who append to it and who read its old records again.
 pub struct Log {
     pub(crate) storage: Arc<dyn Storage>,
@@ -73,6 +81,8 @@ pub struct Log {
     appended_bytes: AtomicU64,
     done_bytes: AtomicU64,
     live_bytes: AtomicU64,
+    /// The most that anybody waits for, as a number of [`DURABILITIES`], for those who ask.
+    durability: AtomicUsize,
     pub(crate) preparation: Preparation,
     pub(crate) counters: Counters,
     pub(crate) latency: Latency,
@@ -177,6 +187,7 @@ impl Log {
         plan: Plan,
     ) -> Self {
         let readable = address(active, plan.offset());
+        let durability = AtomicUsize::new(place_of(settings.durability));
         Self {
             storage,
             settings,
@@ -195,6 +206,7 @@ impl Log {
             done_bytes: AtomicU64::new(0),
             // Nothing is cleaned before somebody has said what is live.
             live_bytes: AtomicU64::new(u64::MAX),
+            durability,
             preparation: Preparation {
                 at_position: AtomicU64::new(0),
                 at_durable: AtomicU64::new(0),
@@ -204,6 +216,16 @@ impl Log {
             counters: Counters::default(),
             latency: Latency::default(),
         }
+    }
+
+    /// The most that anybody waits for.
+    pub(crate) fn durability(&self) -> Durability {
+        DURABILITIES[self.durability.load(Ordering::Relaxed)]
+    }
+
+    /// Notes that somebody waits for more than before.
+    pub(crate) fn note_durability(&self, durability: Durability) {
+        self.durability.store(place_of(durability), Ordering::Relaxed);
     }
 
     /// Appends a group of records, to be kept whole or not at all. Does not wait.

@@ -50,7 +50,7 @@ impl Instruments for Panel {
 
     fn read_totals(&self, say: &mut dyn FnMut(&str, String)) {
         let status = self.log.status();
-        say("journal/durability", name(self.log.settings.durability).to_owned());
+        say("journal/durability", name(self.log.durability()).to_owned());
         say("journal/commits", status.commits.to_string());
         say("journal/groups", status.groups.to_string());
         say("journal/syncs", status.syncs.to_string());

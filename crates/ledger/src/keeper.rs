@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use protocol::Instruments;
+use protocol::{Durability, Instruments};
 
 use crate::{Address, Fetched, Incarnation, Lsn, MessageId, Record, Refusal, Wanted};
 
@@ -21,6 +21,9 @@ pub trait Keeper: Send {
     /// # Errors
     /// Nothing can be recorded any more.
     fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal>;
+
+    /// Somebody waits for as much as this from now on. Others may still wait for more.
+    fn raise_durability(&mut self, _durability: Durability) {}
 
     /// Whether there is space for more. Whoever commits asks before each command; see [`RoomWait`](crate::RoomWait).
     fn room(&self) -> Room {

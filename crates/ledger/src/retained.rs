@@ -218,6 +218,11 @@ impl Retained {
         new <= old || self.bytes - old + new <= self.bytes_max
     }
 
+    /// Changes the bound. Values beyond a lower bound stay.
+    pub(crate) fn set_bytes_max(&mut self, bytes_max: usize) {
+        self.bytes_max = bytes_max;
+    }
+
     /// How far the values are over their bound, in bytes: it was higher when they were acknowledged.
     pub(crate) fn over_bytes(&self) -> usize {
         self.bytes.saturating_sub(self.bytes_max)

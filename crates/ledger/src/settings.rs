@@ -5,6 +5,8 @@ use std::sync::Arc;
 use auth::Guard;
 use base::Dispatch;
 
+use crate::Ledger;
+
 /// Bounds and choices of a ledger.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -80,5 +82,28 @@ impl Default for Settings {
             guard: Arc::default(),
             seed: 0,
         }
+    }
+}
+
+impl Ledger {
+    /// Takes over other limits. Whatever is above a lower limit stays, as after a restart: what comes next meets the limit.
+    ///
+    /// The rule that chooses members of groups, the marks of slow readers, the seed and the guard stay as they are.
+    pub fn change_settings(&mut self, new: &Settings) {
+        self.retained.set_bytes_max(new.retained_bytes_max);
+        let Settings { retained_bytes_max, sessions_max, queue_messages_max, queue_bytes_max, .. } = *new;
+        let Settings { queued_bytes_in_memory, queue_full, .. } = *new;
+        let Settings { shared_subscriptions_max, groups_per_filter_max, .. } = *new;
+        self.settings = Settings {
+            retained_bytes_max,
+            sessions_max,
+            queue_messages_max,
+            queue_bytes_max,
+            queued_bytes_in_memory,
+            queue_full,
+            shared_subscriptions_max,
+            groups_per_filter_max,
+            ..self.settings.clone()
+        };
     }
 }

@@ -38,6 +38,11 @@ impl<T> Inbox<T> {
         }
     }
 
+    /// Whether something was posted since the last take. An owner that was woken for it sees it.
+    pub(crate) fn is_announced(&self) -> bool {
+        self.woken.load(Ordering::Acquire)
+    }
+
     /// Moves everything that waits to `into`, which must be empty; its allocation goes back to the inbox.
     pub(crate) fn take(&self, into: &mut Vec<T>) {
         debug_assert!(into.is_empty(), "letters are handled before new ones are taken");

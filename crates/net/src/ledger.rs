@@ -15,7 +15,7 @@ pub(crate) fn run(ledger: Ledger, keeper: Box<dyn Keeper>, switchboard: &Switchb
     let mut letters = Vec::new();
     loop {
         switchboard.ledger.take(&mut letters);
-        body.receive(&mut letters);
+        body.receive(&mut letters, &mut &*switchboard);
         let now_ms = clock.current_ms();
         match body.sleep(now_ms) {
             Sleep::No => {}

@@ -17,6 +17,7 @@ mod log;
 mod operator;
 mod quic;
 mod rate;
+mod reload;
 mod shard;
 mod slice;
 mod socket;
@@ -43,7 +44,8 @@ use turn::{Board, Bounds, Note, ToLedger};
 use crate::clock::Clock;
 use crate::inbox::{Inbox, Wake};
 use crate::listener::Listeners;
-use crate::quic::{Mail, Ports};
+use crate::quic::Mail;
+use crate::reload::Settled;
 use crate::shard::{EventLoop, Workers, new_poll};
 use crate::switchboard::Switchboard;
 use crate::trim::Trimmer;
@@ -125,15 +127,16 @@ pub struct Server {
     _trimmer: Trimmer,
 }
 
-pub use broker::{Admission, CertificateName, ControlAnswer, Entry, Mount};
+pub use broker::{Admission, CertificateName, ControlAnswer, Dismissal, Entry, Mount};
 
 pub use crate::control::{Order, Orders};
-pub use crate::listener::{Acceptor, BACKLOG, Listening, TcpOptions};
+pub use crate::listener::{Acceptor, BACKLOG, Listening, Rules, TcpOptions};
 pub use turn::{Link, Peer, ShardAnswer};
 
 pub use crate::operator::Operator;
 pub use crate::quic::{QuicSocket, listen_quic};
 pub use crate::rate::RateLimits;
+pub use crate::reload::{LISTENER_PLACES, NewLimits};
 pub use crate::unix::{Access, UnixSocket, listen_abstract, listen_unix};
 
 /// Binds a TCP socket and listens; connections wait until [`Server::start`] takes it.
@@ -170,7 +173,6 @@ impl Server {
         let polls = (0..options.shards).map(|_| new_poll()).collect::<std_io::Result<Vec<_>>>()?;
         let (polls, wakers): (Vec<_>, Vec<_>) =
             polls.into_iter().map(|(poll, waker)| (poll, Arc::new(waker))).unzip();
-        let has_quic = listeners.iter().any(|listening| matches!(listening.socket, Acceptor::Quic(_)));
         let mail = |waker: &Arc<mio::Waker>| Mail::new(Wake::Poll(Arc::clone(waker)));
         type Given = (Arc<Switchboard>, Box<dyn Keeper>);
         let (giver, given) = std::sync::mpsc::sync_channel::<Given>(1);
@@ -184,19 +186,20 @@ impl Server {
         let keeper = store.keep(Arc::new(move || thread.unpark()))?;
         let instruments = options.instruments.iter().cloned().chain(keeper.instruments()).collect();
         let switchboard = Arc::new(Switchboard {
-            quic: wakers.iter().filter(|_| has_quic).map(mail).collect(),
+            quic: wakers.iter().map(mail).collect(),
+            orders: wakers.iter().map(reload::orders).collect(),
+            settled: Settled::default(),
             shards: wakers.into_iter().map(|waker| Inbox::new(Wake::Poll(waker))).collect(),
             ledger: Inbox::new(Wake::Thread(ledger_thread.thread().clone())),
-            board: Arc::new(Board::new(options.shards, Arc::clone(&budget)).with_listeners(listeners.len())),
+            board: Arc::new(
+                Board::new(options.shards, Arc::clone(&budget)).with_listeners(usize::from(LISTENER_PLACES)),
+            ),
         });
         // It waits for this message and for nothing else.
         let _ = giver.send((Arc::clone(&switchboard), keeper));
 
         let verifier = Verifier::new()?;
         verifier.start(verifying_threads(options.shards), &switchboard, &clock, ended)?;
-        let numbered = (0..=u16::MAX).zip(listeners);
-        let (quic, listeners) =
-            numbered.partition(|(_, listening)| matches!(listening.socket, Acceptor::Quic(_)));
         let mut started = Started {
             options,
             clock,
@@ -206,8 +209,6 @@ impl Server {
             instruments,
             switchboard,
             counters: Vec::new(),
-            listeners,
-            quic: Ports::new(quic, options.shards)?,
         };
         started.counters = (0..options.shards).map(|_| Arc::default()).collect();
         let mut shards = Vec::new();
@@ -217,7 +218,8 @@ impl Server {
         }
         let trimmer = Trimmer::start(budget)?;
         let operator = started.operator(guard);
-        Ok(Self { operator, verifier, shards, ledger: ledger_thread, _trimmer: trimmer })
+        let server = Self { operator, verifier, shards, ledger: ledger_thread, _trimmer: trimmer };
+        server.open_all(listeners)
     }
 
     /// A handle for operators, which outlives the server.
@@ -226,18 +228,17 @@ impl Server {
         self.operator.clone()
     }
 
+    pub(crate) fn switchboard(&self) -> &Switchboard {
+        &self.operator.parts().switchboard
+    }
+
     /// Puts other users and rules in the place of the current ones. The rules hold for the next message. Clients whose user
     /// is not there any more, or has another password, are disconnected soon.
     pub fn replace_realms(&self, realms: Realms) {
         self.operator.parts().guard.replace(realms);
         // Behind that: a route that is still valid was looked up by the new rules.
         self.operator.parts().index.touch_all();
-        self.operator
-            .parts()
-            .switchboard
-            .shards
-            .iter()
-            .for_each(|inbox| inbox.post(Note::UsersChanged.into()));
+        self.switchboard().shards.iter().for_each(|inbox| inbox.post(Note::UsersChanged.into()));
     }
 
     /// The current users and rules.
@@ -249,8 +250,7 @@ impl Server {
     /// Acknowledges commands that were carried out, and publishes the answers.
     pub fn answer(&self, order: &Order, answer: ControlAnswer) {
         let (shard, connection) = order.from;
-        let shards = &self.operator.parts().switchboard.shards;
-        shards[shard.number()].post(Note::Controlled { connection, answer }.into());
+        self.switchboard().shards[shard.number()].post(Note::Controlled { connection, answer }.into());
     }
 
     /// Stops accepting, tells every client goodbye, waits until that is written, and ends all threads.
@@ -298,8 +298,6 @@ struct Started<'a> {
     instruments: Vec<Arc<dyn Instruments>>,
     switchboard: Arc<Switchboard>,
     counters: Vec<Arc<Counters>>,
-    listeners: Vec<(u16, Listening)>,
-    quic: Ports,
 }
 
 impl Started<'_> {
@@ -310,16 +308,11 @@ impl Started<'_> {
         Operator::new(operator::Parts { switchboard, index, guard, counters, gauges, instruments, started })
     }
 
-    fn event_loop(&mut self, id: ShardId, poll: mio::Poll) -> std_io::Result<EventLoop> {
+    fn event_loop(&self, id: ShardId, poll: mio::Poll) -> std_io::Result<EventLoop> {
         let counters = Arc::clone(&self.counters[id.number()]);
         let limits = self.options.limits;
         let is_first = id.number() == 0;
-        let listeners = if is_first {
-            let sockets = std::mem::take(&mut self.listeners);
-            Some(Listeners::new(sockets, poll.registry(), limits.connections_max, Arc::clone(&counters))?)
-        } else {
-            None
-        };
+        let listeners = is_first.then(|| Listeners::new(limits.connections_max, Arc::clone(&counters)));
         let peers = self.options.sys_interval_ms.filter(|_| is_first).map(|interval_ms| Peers {
             counters: self.counters.clone(),
             ledger: Arc::clone(&self.gauges),
@@ -337,11 +330,9 @@ impl Started<'_> {
             ..Bounds::default()
         };
         let switchboard = Arc::clone(&self.switchboard);
-        let quic =
-            self.quic.of_shard(id, poll.registry(), &switchboard, (limits.connections_max, &counters))?;
         let workers = Workers { verifier: Arc::clone(&self.verifier), orders: self.options.orders.clone() };
         let ways = (switchboard, workers);
-        EventLoop::new(poll, brain, ways, (counters, bounds), self.clock.clone(), (listeners, quic))
+        EventLoop::new(poll, brain, ways, (counters, bounds), self.clock.clone(), listeners)
     }
 }
 

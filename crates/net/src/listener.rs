@@ -11,7 +11,7 @@ use layers::{Layered, Stack};
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, SockRef, Type};
-use turn::{Accepted, Note, Peer};
+use turn::{Accepted, Board, Note, Peer};
 use wire::ReasonCode;
 
 use crate::log::Log;
@@ -106,11 +106,18 @@ pub(crate) fn bind_interface(_: &socket2::Socket, _: &str) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "only Linux has listeners on an interface"))
 }
 
-/// A socket that listens, and what connections that come on it are given.
+/// A socket that listens, and the rules for its connections.
 #[derive(Debug)]
 pub struct Listening {
     /// The socket.
     pub socket: Acceptor,
+    /// The rules.
+    pub rules: Rules,
+}
+
+/// The rules of a listener. A reload can replace them.
+#[derive(Debug, Clone)]
+pub struct Rules {
     /// The rules for its clients.
     pub admission: Admission,
     /// Maximum number of its connections at a time.
@@ -172,14 +179,47 @@ pub(crate) struct Listeners {
 
 struct Listener {
     socket: Listen,
-    /// Its place among all.
-    number: u16,
-    admission: Admission,
-    connections_max: usize,
+    /// The place of its socket among all.
+    place: u16,
+    door: DoorRules,
     stack: Arc<Stack>,
     proxy_from: Vec<IpNet>,
-    rates: Rates,
     ready: bool,
+}
+
+/// The rules of a listener that hold before its connections speak, and the numbers under which it has accepted.
+pub(crate) struct DoorRules {
+    /// The number of connections that it accepts from now on.
+    pub(crate) number: u16,
+    /// The numbers of connections that it has accepted before a reload, and that stay.
+    former: Vec<u16>,
+    pub(crate) admission: Admission,
+    connections_max: usize,
+    pub(crate) rates: Rates,
+}
+
+impl DoorRules {
+    pub(crate) fn new(number: u16, rules: &Rules) -> Self {
+        let (admission, rates) = (rules.admission.clone(), Rates::new(rules.rates));
+        Self { number, former: Vec::new(), admission, connections_max: rules.connections_max, rates }
+    }
+
+    /// Accepts under another number, by other rules.
+    pub(crate) fn change(&mut self, next: u16, rules: &Rules, board: &Board) {
+        if next != self.number {
+            self.former.retain(|number| board.connections_of(*number) > 0);
+            self.former.push(std::mem::replace(&mut self.number, next));
+        }
+        self.admission = rules.admission.clone();
+        self.connections_max = rules.connections_max;
+        self.rates.change(rules.rates);
+    }
+
+    /// Whether the listener has as many connections as it may have.
+    pub(crate) fn is_full(&self, board: &Board) -> bool {
+        let former = self.former.iter().map(|number| board.connections_of(*number));
+        former.sum::<usize>() + board.connections_of(self.number) >= self.connections_max
+    }
 }
 
 /// A socket that listens, for the poll.
@@ -247,31 +287,50 @@ pub(crate) fn token(number: u16) -> Token {
 }
 
 impl Listeners {
-    /// The listeners with a socket that accepts connections, with their places among all.
-    pub(crate) fn new(
-        listening: Vec<(u16, Listening)>,
+    /// No listeners yet.
+    pub(crate) fn new(connections_max: usize, counters: Arc<Counters>) -> Self {
+        Self { listeners: Vec::new(), connections_max, counters, resume_ms: None }
+    }
+
+    /// Accepts connections on a socket.
+    pub(crate) fn open(
+        &mut self,
+        number: u16,
+        socket: Acceptor,
+        rules: &Rules,
         registry: &Registry,
-        connections_max: usize,
-        counters: Arc<Counters>,
-    ) -> io::Result<Self> {
-        let mut listeners = Vec::new();
-        for (number, listening) in listening {
-            let Listening { socket, admission, connections_max, stack, proxy_from, rates } = listening;
-            let rates = Rates::new(rates);
-            let socket = Listen::new(socket, registry, token(number))?;
-            let ready = false;
-            listeners.push(Listener {
-                socket,
-                number,
-                admission,
-                connections_max,
-                stack,
-                proxy_from,
-                rates,
-                ready,
-            });
-        }
-        Ok(Self { listeners, connections_max, counters, resume_ms: None })
+    ) -> io::Result<()> {
+        let socket = Listen::new(socket, registry, token(number))?;
+        let door = DoorRules::new(number, rules);
+        let (stack, proxy_from) = (Arc::clone(&rules.stack), rules.proxy_from.clone());
+        self.listeners.push(Listener { socket, place: number, door, stack, proxy_from, ready: false });
+        Ok(())
+    }
+
+    /// Accepts under another number and by other rules. Returns whether there is such a listener.
+    pub(crate) fn change(&mut self, number: u16, next: u16, rules: &Rules, board: &Board) -> bool {
+        let Some(listener) = self.listeners.iter_mut().find(|listener| listener.door.number == number) else {
+            return false;
+        };
+        listener.door.change(next, rules, board);
+        listener.stack = Arc::clone(&rules.stack);
+        listener.proxy_from.clone_from(&rules.proxy_from);
+        true
+    }
+
+    /// Closes the socket of a listener.
+    pub(crate) fn close(&mut self, number: u16) {
+        self.listeners.retain(|listener| listener.door.number != number);
+    }
+
+    /// Maximum number of connections at a time, on all listeners.
+    pub(crate) fn connections_max(&self) -> usize {
+        self.connections_max
+    }
+
+    /// Changes the number of connections at a time, on all listeners.
+    pub(crate) fn change_connections_max(&mut self, connections_max: usize) {
+        self.connections_max = connections_max;
     }
 
     pub(crate) fn owns(token: Token) -> bool {
@@ -284,7 +343,7 @@ impl Listeners {
     }
 
     pub(crate) fn woken(&mut self, place: usize) {
-        let listener = self.listeners.iter_mut().find(|listener| usize::from(listener.number) == place);
+        let listener = self.listeners.iter_mut().find(|listener| usize::from(listener.place) == place);
         listener.into_iter().for_each(|listener| listener.ready = true);
     }
 
@@ -314,9 +373,7 @@ impl Listeners {
                         log.notice(now_ms, &peer, FULL);
                         drop(socket);
                     }
-                    Ok((socket, peer))
-                        if switchboard.board.connections_of(listener.number) >= listener.connections_max =>
-                    {
+                    Ok((socket, peer)) if listener.door.is_full(&switchboard.board) => {
                         self.counters.refused_connections_listener.add(1);
                         log.notice(now_ms, &peer, FULL_LISTENER);
                         drop(socket);
@@ -326,7 +383,7 @@ impl Listeners {
                         log.notice(now_ms, &peer, NO_PROXY);
                         drop(socket);
                     }
-                    Ok((socket, peer)) if listener.rates.is_exceeded_by(peer, now_ms) => {
+                    Ok((socket, peer)) if listener.door.rates.is_exceeded_by(peer, now_ms) => {
                         self.counters.refused_connection_rate.add(1);
                         log.notice(now_ms, &peer, TOO_FAST);
                         drop(socket);
@@ -334,7 +391,7 @@ impl Listeners {
                     Ok((socket, peer)) => {
                         let shard = switchboard.board.charge_least_loaded();
                         let stream = Layered::new(socket, Arc::clone(&listener.stack));
-                        let (admission, listener) = (listener.admission.clone(), listener.number);
+                        let (admission, listener) = (listener.door.admission.clone(), listener.door.number);
                         switchboard.board.charge_listener(listener);
                         let accepted = Accepted { stream, peer, admission, listener };
                         if shard == own {

@@ -18,6 +18,7 @@ mod mail;
 mod ports;
 mod socket;
 
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,16 +26,19 @@ use base::{ConnectionId, Purpose, ShardId, Tally};
 use broker::Counters;
 use layers::Layered;
 use layers::quic::{EndpointEvent, GivenUp, Links, Name, Outside, Transmit};
+use mio::Registry;
 use mio::event::Event;
 use turn::{Accepted, Readiness, ShardLoop};
 
+use crate::listener::Rules;
 use crate::shard::Hands;
 use crate::switchboard::Switchboard;
 
+pub(crate) use self::doors::Entrance;
 use self::doors::{Around, Doors};
 pub(crate) use self::mail::Mail;
 use self::mail::{Delivery, Letter};
-pub(crate) use self::ports::Ports;
+pub(crate) use self::ports::Port;
 use self::socket::Udp;
 pub use self::socket::{QuicSocket, listen_quic};
 
@@ -55,24 +59,72 @@ pub(crate) struct Quic {
 
 /// The things that connections do.
 struct Effects {
-    /// By the numbers of their listeners.
+    /// By the places of their listeners.
     sockets: Vec<Option<Udp>>,
     told: Vec<(Name, EndpointEvent)>,
     woken: Vec<(ConnectionId, Readiness)>,
 }
 
 impl Quic {
+    /// QUIC without listeners. The shard that accepts knows how many connections there may be, and has the doors.
     pub(crate) fn new(
         shard: ShardId,
-        sockets: Vec<Option<Udp>>,
-        doors: Option<Doors>,
-        (switchboard, counters): (&Arc<Switchboard>, &Arc<Counters>),
+        connections_max: Option<usize>,
+        counters: &Arc<Counters>,
+        switchboard: &Arc<Switchboard>,
     ) -> Self {
         let (switchboard, counters) = (Arc::clone(switchboard), Arc::clone(counters));
-        let tally = Tally::new(Arc::clone(switchboard.board.budget()));
-        let effects = Effects { sockets, told: Vec::new(), woken: Vec::new() };
+        let budget = switchboard.board.budget();
+        let doors = connections_max.filter(|_| shard.number() == DOORS).map(|most| {
+            Doors::new(switchboard.shards.len(), most, (Arc::clone(&counters), Arc::clone(budget)))
+        });
+        let tally = Tally::new(Arc::clone(budget));
+        let effects = Effects { sockets: Vec::new(), told: Vec::new(), woken: Vec::new() };
         let links = Links::default();
         Self { shard, links, doors, effects, switchboard, counters, tally, letters: Vec::new() }
+    }
+
+    /// Uses the socket of a listener. The shard with the doors gets a door too.
+    pub(crate) fn open(
+        &mut self,
+        port: &Port,
+        entrance: Option<Box<Entrance>>,
+        registry: &Registry,
+    ) -> io::Result<()> {
+        let udp = port.udp(registry, entrance.is_some())?;
+        let place = usize::from(port.place);
+        if self.effects.sockets.len() <= place {
+            self.effects.sockets.resize_with(place + 1, || None);
+        }
+        self.effects.sockets[place] = Some(udp);
+        if let (Some(doors), Some(entrance)) = (&mut self.doors, entrance) {
+            doors.open(*entrance);
+        }
+        Ok(())
+    }
+
+    /// A listener accepts under another number, by other rules.
+    pub(crate) fn change(&mut self, number: u16, next: u16, rules: &Rules) {
+        let board = &self.switchboard.board;
+        self.doors.iter_mut().for_each(|doors| doors.change(number, next, rules, board));
+    }
+
+    /// A listener accepts no more. Its socket stays open for the connections that it has.
+    pub(crate) fn close(&mut self, number: u16) {
+        self.doors.iter_mut().for_each(|doors| doors.close_one(number));
+    }
+
+    /// Closes the socket in this place, on this shard.
+    pub(crate) fn forget(&mut self, place: u16) {
+        self.doors.iter_mut().for_each(|doors| doors.forget(place));
+        if let Some(socket) = self.effects.sockets.get_mut(usize::from(place)) {
+            *socket = None;
+        }
+    }
+
+    /// Changes the number of connections at a time, on all listeners.
+    pub(crate) fn change_connections_max(&mut self, most: usize) {
+        self.doors.iter_mut().for_each(|doors| doors.change_connections_max(most));
     }
 
     /// Notes a change of the socket of this listener.
@@ -91,6 +143,7 @@ impl Quic {
         for letter in letters.drain(..) {
             match letter {
                 Letter::Deliveries { deliveries, .. } => self.deliver(deliveries, body, now),
+                Letter::Dismiss { listener, whom } => body.dismiss(listener, whom),
                 Letter::Told(told) => told.into_iter().for_each(|(name, event)| self.tell(name, event)),
             }
         }
@@ -147,9 +200,9 @@ impl Quic {
     fn deliver(&mut self, deliveries: Vec<Delivery>, body: &mut ShardLoop<Hands>, now: Instant) {
         for delivery in deliveries {
             match delivery {
-                Delivery::Begun { name, begun, peer, admission } => {
+                Delivery::Begun { name, begun, peer, admission, listener } => {
                     let stream = Layered::quic(self.links.add(now, name, *begun));
-                    body.admit(Accepted { stream, peer, admission, listener: name.listener });
+                    body.admit(Accepted { stream, peer, admission, listener });
                 }
                 Delivery::Event { name, event, bytes } => {
                     self.links.receive(now, name, (event, bytes), &mut self.effects);

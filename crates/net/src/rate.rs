@@ -42,6 +42,11 @@ impl Rates {
         Self { limits, began_ms: 0, total: 0, addresses: HashMap::new() }
     }
 
+    /// Changes the limits. Connections of the second that runs count.
+    pub(crate) fn change(&mut self, limits: RateLimits) {
+        self.limits = limits;
+    }
+
     /// Whether there is any limit.
     pub(crate) fn has_limits(&self) -> bool {
         self.limits != RateLimits::default()

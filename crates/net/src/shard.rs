@@ -13,10 +13,11 @@ use mio::{Events, Interest, Poll, Registry, Token};
 use turn::{Bounds, Host, Io, Letter, Peer, Readiness, ShardLoop, Sleep, ToLedger};
 
 use crate::clock::Clock;
-use crate::control::{Order, Orders};
+use crate::control::{self, Orders};
 use crate::listener::Listeners;
 use crate::log::Log;
 use crate::quic::Quic;
+use crate::reload::{Order, Ordered};
 use crate::socket::Socket;
 use crate::switchboard::Switchboard;
 use crate::verify::Verifier;
@@ -38,9 +39,11 @@ pub(crate) struct EventLoop {
     poll: Poll,
     body: ShardLoop<Hands>,
     clock: Clock,
+    /// On the first shard, which accepts for all.
     listeners: Option<Listeners>,
-    /// With a QUIC listener.
+    /// From the first QUIC listener on.
     quic: Option<Box<Quic>>,
+    counters: Arc<Counters>,
     /// When a shard that reads for others ends at the latest.
     ends_ms: Option<u64>,
 }
@@ -67,14 +70,14 @@ impl EventLoop {
         (switchboard, workers): (Arc<Switchboard>, Workers),
         (counters, bounds): (Arc<Counters>, Bounds),
         clock: Clock,
-        (listeners, quic): (Option<Listeners>, Option<Box<Quic>>),
+        listeners: Option<Listeners>,
     ) -> io::Result<Self> {
         let (shard, board) = (brain.id(), Arc::clone(&switchboard.board));
         let registry = poll.registry().try_clone()?;
         let hands = Hands { shard, registry, switchboard, workers, log: Log::default() };
-        let io = Io::new(shard, board, hands, counters, bounds);
+        let io = Io::new(shard, board, hands, Arc::clone(&counters), bounds);
         let body = ShardLoop::new(brain, io, clock.now());
-        Ok(Self { poll, body, clock, listeners, quic, ends_ms: None })
+        Ok(Self { poll, body, clock, listeners, quic: None, counters, ends_ms: None })
     }
 
     /// Turns until a shutdown is done.
@@ -110,7 +113,7 @@ impl EventLoop {
         self.body.begin(self.clock.now());
         for event in events {
             match event.token() {
-                WAKE => {}
+                WAKE => self.obey(),
                 token if Listeners::owns(token) => {
                     let place = Listeners::place(token);
                     self.listeners.iter_mut().for_each(|listeners| listeners.woken(place));
@@ -132,6 +135,64 @@ impl EventLoop {
         if self.body.is_ending() {
             self.listeners = None;
             self.ends_ms.get_or_insert(now_ms + READ_ON_MS);
+        }
+    }
+
+    /// Carries out the orders of a reload.
+    fn obey(&mut self) {
+        let Hands { shard, switchboard, .. } = self.body.host();
+        let (shard, switchboard) = (*shard, Arc::clone(switchboard));
+        let inbox = &switchboard.orders[shard.number()];
+        if !inbox.is_announced() {
+            return;
+        }
+        let mut orders = Vec::new();
+        inbox.take(&mut orders);
+        for Ordered { order, done } in orders {
+            let outcome = self.carry_out(order, shard, &switchboard);
+            // Nobody waits for an order that took too long.
+            let _ = done.send(outcome);
+        }
+    }
+
+    fn carry_out(&mut self, order: Order, shard: ShardId, switchboard: &Arc<Switchboard>) -> io::Result<()> {
+        let registry = self.poll.registry();
+        match order {
+            Order::Open { number, socket, rules } => match &mut self.listeners {
+                Some(listeners) => listeners.open(number, socket, &rules, registry),
+                None => Err(io::Error::other("the broker accepts no more connections")),
+            },
+            Order::OpenQuic { port, entrance } => {
+                let quic = self.quic.get_or_insert_with(|| {
+                    let connections_max = self.listeners.as_ref().map(Listeners::connections_max);
+                    Box::new(Quic::new(shard, connections_max, &self.counters, switchboard))
+                });
+                quic.open(&port, entrance, registry)
+            }
+            Order::Change { number, next, rules } => {
+                let board = &switchboard.board;
+                let listeners = self.listeners.as_mut();
+                let is_changed =
+                    listeners.is_some_and(|listeners| listeners.change(number, next, &rules, board));
+                if let Some(quic) = self.quic.as_mut().filter(|_| !is_changed) {
+                    quic.change(number, next, &rules);
+                }
+                Ok(())
+            }
+            Order::Close { number } => {
+                self.listeners.iter_mut().for_each(|listeners| listeners.close(number));
+                self.quic.iter_mut().for_each(|quic| quic.close(number));
+                Ok(())
+            }
+            Order::ForgetQuic { place } => {
+                self.quic.iter_mut().for_each(|quic| quic.forget(place));
+                Ok(())
+            }
+            Order::ConnectionsMax(most) => {
+                self.listeners.iter_mut().for_each(|listeners| listeners.change_connections_max(most));
+                self.quic.iter_mut().for_each(|quic| quic.change_connections_max(most));
+                Ok(())
+            }
         }
     }
 
@@ -207,7 +268,7 @@ impl Host for Hands {
 
     fn control(&mut self, connection: ConnectionId, request: ControlRequest) -> Result<(), ControlBusy> {
         let orders = self.workers.orders.as_ref().ok_or(ControlBusy)?;
-        orders.submit(Order { from: (self.shard, connection), request })
+        orders.submit(control::Order { from: (self.shard, connection), request })
     }
 
     fn random(&mut self) -> u128 {
@@ -223,6 +284,10 @@ impl Host for Hands {
 
     fn not_watched(&mut self, peer: &Peer, error: &io::Error) {
         tracing::warn!(%peer, %error, "cannot watch a new connection; it is closed");
+    }
+
+    fn reloaded(&mut self, reload: u64) {
+        self.switchboard.settled.tell(reload);
     }
 }
 

@@ -8,13 +8,17 @@ use turn::{Answers, Board, LedgerHost, Letter, Note, ToLedger};
 
 use crate::inbox::Inbox;
 use crate::quic::Mail;
+use crate::reload::{Orders, Settled};
 use crate::socket::Socket;
 
 /// Where letters are posted.
 pub(crate) struct Switchboard {
     pub(crate) shards: Vec<Inbox<Letter<Layered<Socket>>>>,
     pub(crate) ledger: Inbox<ToLedger>,
-    /// Datagrams for shards. Empty if there is no QUIC listener.
+    /// Orders of a reload, by shard.
+    pub(crate) orders: Vec<Orders>,
+    pub(crate) settled: Settled,
+    /// Datagrams for shards.
     pub(crate) quic: Vec<Mail>,
     pub(crate) board: Arc<Board>,
 }
@@ -27,5 +31,9 @@ impl LedgerHost for &Switchboard {
 
     fn post_commands_read(&mut self, to: ShardId) {
         self.shards[to.number()].post(Note::CommandsRead.into());
+    }
+
+    fn reloaded(&mut self, reload: u64) {
+        self.settled.tell(reload);
     }
 }

@@ -127,11 +127,13 @@ impl Broker {
         let server = Server::start(
             vec![net::Listening {
                 socket: net::Acceptor::Tcp(listener),
-                admission: protocol::Durability::Fsync.into(),
-                connections_max: usize::MAX,
-                stack: std::sync::Arc::default(),
-                proxy_from: Vec::new(),
-                rates: net::RateLimits::default(),
+                rules: net::Rules {
+                    admission: protocol::Durability::Fsync.into(),
+                    connections_max: usize::MAX,
+                    stack: std::sync::Arc::default(),
+                    proxy_from: Vec::new(),
+                    rates: net::RateLimits::default(),
+                },
             }],
             &options(shards),
             Box::new(net::Forgetful),

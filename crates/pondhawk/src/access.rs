@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use auth::{Access, DynamicSecurity, Permissions, Realms, Users};
 use base::{Realm, Tenant};
@@ -63,22 +63,40 @@ fn place_of_users(listener: &Listener) -> String {
     format!("ca:{}", authorities.collect::<Vec<_>>().join(":"))
 }
 
+/// Maximum number of realms in the life of a process. Each reload may add some, because a realm keeps its number for sessions
+/// that know it.
+const REALMS_MAX: usize = 4_096;
+
+/// A realm, by its number.
+#[derive(Debug, Clone)]
+struct Place {
+    files: Files,
+    /// The users and rules that were read last.
+    access: Arc<Access>,
+    /// Hash of their contents, without those of dynamic security.
+    contents: u64,
+    /// Whether a listener has the realm. The rules of another realm hold for its sessions as they were read last.
+    is_used: bool,
+}
+
 /// The files of all listeners.
 pub(crate) struct AccessFiles {
     /// By the number of the realm.
-    realms: Vec<Files>,
+    realms: Vec<Place>,
+    /// Hash of the file of dynamic security that was read last.
+    dynamic_contents: u64,
     /// The stamps of the last look.
     seen: Vec<Option<Stamp>>,
     /// The stamps have changed, and nothing has been read since.
     is_pending: bool,
-    /// Hash of all contents that are in use.
-    contents: u64,
     figures: Arc<Figures>,
 }
 
 /// Values below `$SYS/broker/access/`.
 #[derive(Debug, Default)]
 struct Figures {
+    /// Whether there is any file.
+    has_files: AtomicBool,
     read: AtomicU64,
     refused: AtomicU64,
     users: AtomicU64,
@@ -86,56 +104,142 @@ struct Figures {
 
 impl Instruments for Figures {
     fn read(&self, say: &mut dyn FnMut(&str, String)) {
-        let mut tell = |topic: &str, value: &AtomicU64| {
-            say(&format!("access/{topic}"), value.load(Relaxed).to_string());
-        };
-        tell("read_again", &self.read);
-        tell("refused", &self.refused);
-        tell("users", &self.users);
+        if self.has_files.load(Relaxed) {
+            say("access/users", self.users.load(Relaxed).to_string());
+            say("access/read_again", self.read.load(Relaxed).to_string());
+            say("access/refused", self.refused.load(Relaxed).to_string());
+        }
+    }
+}
+
+/// Users and rules for the listeners of another configuration, which are not in use yet.
+pub(crate) struct NextAccess {
+    realms: Vec<Place>,
+    of_listeners: Vec<Realm>,
+    dynamic_contents: u64,
+    seen: Vec<Option<Stamp>>,
+}
+
+impl NextAccess {
+    /// The realm of a listener, by its place in the configuration.
+    pub(crate) fn realm(&self, listener: usize) -> Realm {
+        self.of_listeners[listener]
     }
 }
 
 impl AccessFiles {
-    /// Reads the files of all listeners.
+    /// Nothing yet.
+    fn new() -> Self {
+        let (realms, seen, figures) = (Vec::new(), Vec::new(), Arc::default());
+        Self { realms, dynamic_contents: 0, seen, is_pending: false, figures }
+    }
+
+    /// Reads the files of all listeners. Returns also the realm of each listener.
     ///
     /// # Errors
     /// A file cannot be read, or has a mistake. The text names the file and the line.
-    pub(crate) fn open(listeners: &[Listener]) -> io::Result<(Self, Realms)> {
-        let mut realms: Vec<Files> = Vec::new();
-        for files in listeners.iter().map(Files::of) {
-            if !realms.contains(&files) {
-                realms.push(files);
-            }
-        }
-        // A file that changes while it is read is found by the first look.
-        let seen = stamps(&realms);
-        let (read, contents) = read(&realms)?;
-        let files = Self { realms, seen, is_pending: false, contents, figures: Arc::default() };
-        files.count_users(&read);
-        Ok((files, read))
+    pub(crate) fn open(listeners: &[Listener]) -> io::Result<(Self, Vec<Realm>)> {
+        let mut files = Self::new();
+        let next = files.prepare(&[], listeners, &vec![None; listeners.len()])?;
+        let of_listeners = next.of_listeners.clone();
+        files.use_next(next);
+        Ok((files, of_listeners))
     }
 
-    /// The realm of a listener.
-    pub(crate) fn realm(&self, listener: &Listener) -> Realm {
-        let files = Files::of(listener);
-        let number = self.realms.iter().position(|known| *known == files);
-        let number = number.and_then(|number| u16::try_from(number).ok());
-        Realm(number.expect("each listener has a realm, and there are at most 255"))
+    /// Reads the files of the listeners of another configuration. `before` has the realms of the former listeners, and `former`
+    /// the place of each listener among those.
+    ///
+    /// A realm keeps its number if all its listeners change to the same files. The users of their connections are then looked
+    /// for in the new files.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open). A file that may not be read any more, and that is in use, is no error.
+    pub(crate) fn prepare(
+        &self,
+        before: &[Realm],
+        listeners: &[Listener],
+        former: &[Option<usize>],
+    ) -> io::Result<NextAccess> {
+        let (mut realms, of_listeners) = assign(&self.realms, before, listeners, former);
+        if realms.len() > REALMS_MAX {
+            let text =
+                format!("password files and rules were changed {REALMS_MAX} times: more needs a restart");
+            return Err(io::Error::other(text));
+        }
+        self.check_dynamic_security(&realms)?;
+        // A file that changes while it is read is found by the first look.
+        let seen = stamps(&realms);
+        let dynamic_contents = self.read(&mut realms)?;
+        Ok(NextAccess { realms, of_listeners, dynamic_contents, seen })
+    }
+
+    /// The thread that writes the file of dynamic security has one for its life. A listener without the rules that it names
+    /// would be open.
+    fn check_dynamic_security(&self, realms: &[Place]) -> io::Result<()> {
+        let mut wanted =
+            realms.iter().filter(|place| place.is_used).filter_map(|place| place.files.dynamic.as_ref());
+        let in_force = self.dynamic_security();
+        match wanted.find(|wanted| Some(*wanted) != in_force && !self.realms.is_empty()) {
+            None => Ok(()),
+            Some(path) => Err(io::Error::other(format!(
+                "`dynamic_security_file`: {}: another file than before needs a restart",
+                path.display()
+            ))),
+        }
+    }
+
+    /// Takes over files that were read. Returns new users and rules, unless they are as before.
+    pub(crate) fn use_next(&mut self, next: NextAccess) -> Option<Realms> {
+        let NextAccess { realms, dynamic_contents, seen, .. } = next;
+        let has_files = realms.iter().any(Place::has_files);
+        let is_same = |(new, old): (&Place, &Place)| {
+            new.files == old.files && new.contents == old.contents && new.is_used == old.is_used
+        };
+        let is_other = dynamic_contents != self.dynamic_contents
+            || realms.len() != self.realms.len()
+            || !realms.iter().zip(&self.realms).all(is_same);
+        (self.realms, self.dynamic_contents) = (realms, dynamic_contents);
+        (self.seen, self.is_pending) = (seen, false);
+        self.figures.has_files.store(has_files, Relaxed);
+        self.count_users();
+        if !is_other {
+            if has_files {
+                tracing::info!("users and rules are as before");
+            }
+            return None;
+        }
+        Some(self.current())
+    }
+
+    /// The users and rules that were read last.
+    pub(crate) fn current(&self) -> Realms {
+        let all = self.realms.iter().map(|place| (place.files.name(), Arc::clone(&place.access)));
+        let tenants = self.realms.iter().map(|place| place.files.tenant.clone());
+        let former = self.realms.iter().map(|place| !place.is_used);
+        Realms::new(all.collect()).with_tenants(tenants.collect()).with_former(former.collect())
     }
 
     /// Whether there is any file.
     pub(crate) fn is_empty(&self) -> bool {
-        self.realms.iter().all(|files| files.paths().next().is_none() && files.dynamic.is_none())
+        !self.realms.iter().any(Place::has_files)
     }
 
     /// The file of dynamic security, if there is one.
     pub(crate) fn dynamic_security(&self) -> Option<&PathBuf> {
-        self.realms.iter().find_map(|files| files.dynamic.as_ref())
+        self.realms.iter().find_map(|place| place.files.dynamic.as_ref())
     }
 
-    /// The values for `$SYS`, if there is any file.
-    pub(crate) fn instruments(&self) -> Option<Arc<dyn Instruments>> {
-        (!self.is_empty()).then(|| Arc::clone(&self.figures) as Arc<dyn Instruments>)
+    /// Takes over dynamic security that commands have changed.
+    pub(crate) fn use_dynamic_security(&mut self, realms: &Realms) {
+        if let Some(dynamic) = realms.dynamic_security() {
+            self.realms.iter_mut().for_each(|place| place.use_dynamic_security(dynamic));
+        }
+        self.count_users();
+    }
+
+    /// The values for `$SYS`.
+    pub(crate) fn instruments(&self) -> Arc<dyn Instruments> {
+        Arc::clone(&self.figures) as Arc<dyn Instruments>
     }
 
     /// Looks at the files once. Returns new users and rules if files have changed before the last look, and not since.
@@ -147,87 +251,171 @@ impl AccessFiles {
         if is_still && self.is_pending { self.read_again() } else { None }
     }
 
-    /// Reads all files, as SIGHUP asks for. Returns new users and rules, unless there is a mistake or nothing has changed.
-    pub(crate) fn read_again(&mut self) -> Option<Realms> {
-        self.seen = stamps(&self.realms);
+    /// Reads all files. Returns new users and rules, unless there is a mistake or nothing has changed.
+    fn read_again(&mut self) -> Option<Realms> {
+        let mut realms = self.realms.clone();
+        let (seen, of_listeners) = (stamps(&realms), Vec::new());
         self.is_pending = false;
-        if self.is_empty() {
-            return None;
+        let dynamic_contents = self.read(&mut realms).map_err(|error| self.refuse(&error)).ok()?;
+        self.use_next(NextAccess { realms, of_listeners, dynamic_contents, seen })
+    }
+
+    /// Reads the files of all realms that listeners have. Returns the hash of the file of dynamic security.
+    ///
+    /// After `user`, files of the superuser may not be readable any more. Those that are in use stay as they were.
+    fn read(&self, realms: &mut [Place]) -> io::Result<u64> {
+        let dynamic = self.read_dynamic_security(realms)?;
+        let mut known: Vec<(PathBuf, Users, u64)> = Vec::new();
+        for (number, place) in realms.iter_mut().enumerate().filter(|(_, place)| place.is_used) {
+            match read_one(&place.files, &mut known) {
+                Ok((access, contents)) => {
+                    let own = dynamic.as_ref().filter(|_| place.files.dynamic.is_some());
+                    let access = match own {
+                        Some((dynamic, _)) => access.with_dynamic_security(Arc::clone(dynamic)),
+                        None => access,
+                    };
+                    (place.access, place.contents) = (Arc::new(access), contents);
+                }
+                Err(error) => {
+                    let is_current =
+                        self.realms.get(number).is_some_and(|current| current.files == place.files);
+                    if error.kind() != io::ErrorKind::PermissionDenied || !is_current {
+                        return Err(error);
+                    }
+                    tracing::warn!(%error, "users and rules stay as they were read at the start");
+                }
+            }
         }
-        match read(&self.realms) {
-            Ok((_, contents)) if contents == self.contents => {
-                tracing::info!("users and rules are as before");
-                None
-            }
-            Ok((realms, contents)) => {
-                self.contents = contents;
-                self.figures.read.fetch_add(1, Relaxed);
-                self.count_users(&realms);
-                Some(realms)
-            }
+        let Some((dynamic, contents)) = dynamic else { return Ok(self.dynamic_contents) };
+        realms.iter_mut().for_each(|place| place.use_dynamic_security(&dynamic));
+        Ok(contents)
+    }
+
+    /// Reads the file of dynamic security, if a listener has one. Returns also its hash.
+    fn read_dynamic_security(&self, realms: &[Place]) -> io::Result<Option<(Arc<DynamicSecurity>, u64)>> {
+        let mut used = realms.iter().filter(|place| place.is_used);
+        let Some(path) = used.find_map(|place| place.files.dynamic.as_ref()) else { return Ok(None) };
+        let mut contents = DefaultHasher::new();
+        match parse("dynamic_security_file", path, &mut contents, DynamicSecurity::parse) {
+            Ok(dynamic) => Ok(Some((Arc::new(dynamic), contents.finish()))),
             Err(error) => {
-                self.figures.refused.fetch_add(1, Relaxed);
-                tracing::error!(%error, "the new users and rules are refused, and the earlier ones stay in use");
-                None
+                let mut current =
+                    self.realms.iter().filter(|place| place.files.dynamic.as_ref() == Some(path));
+                let current = current.find_map(|place| place.access.dynamic_security());
+                match current.filter(|_| error.kind() == io::ErrorKind::PermissionDenied) {
+                    Some(current) => {
+                        tracing::warn!(%error, "dynamic security stays as it is");
+                        Ok(Some((Arc::clone(current), self.dynamic_contents)))
+                    }
+                    None => Err(init_hint(error)),
+                }
             }
         }
+    }
+
+    /// Notes that new files have a mistake.
+    pub(crate) fn refuse(&self, error: &io::Error) {
+        self.figures.refused.fetch_add(1, Relaxed);
+        tracing::error!(%error, "the new users and rules are refused, and the earlier ones stay in use");
     }
 
     /// Writes a line when new users and rules are in use.
     pub(crate) fn tell_in_use(&self) {
+        self.figures.read.fetch_add(1, Relaxed);
         tracing::info!(users = self.figures.users.load(Relaxed), "new users and rules are in use");
     }
 
-    /// Counts the users for `$SYS`.
-    pub(crate) fn count_users(&self, realms: &Realms) {
-        let numbers = (0..=u16::MAX).zip(&self.realms);
-        let users = numbers.filter_map(|(number, _)| realms.access(Realm(number))?.users()).max();
+    fn count_users(&self) {
+        let used = self.realms.iter().filter(|place| place.is_used);
+        let users = used.filter_map(|place| place.access.users()).max();
         self.figures.users.store(users.unwrap_or(0) as u64, Relaxed);
     }
 }
 
-fn stamps(realms: &[Files]) -> Vec<Option<Stamp>> {
-    realms.iter().flat_map(Files::paths).map(|path| Stamp::of(path)).collect()
+impl Place {
+    fn has_files(&self) -> bool {
+        self.is_used && (self.files.paths().next().is_some() || self.files.dynamic.is_some())
+    }
+
+    /// Replaces dynamic security, if the realm has some.
+    fn use_dynamic_security(&mut self, dynamic: &Arc<DynamicSecurity>) {
+        if self.access.dynamic_security().is_some() {
+            self.access = Arc::new(self.access.with_dynamic_security(Arc::clone(dynamic)));
+        }
+    }
 }
 
-/// Reads the files of all realms. Returns also the hash of their contents.
-fn read(realms: &[Files]) -> io::Result<(Realms, u64)> {
-    let mut contents = DefaultHasher::new();
-    let mut known: Vec<(&PathBuf, Users)> = Vec::new();
-    let mut all = Vec::new();
-    let dynamic = realms.iter().find_map(|files| files.dynamic.as_ref());
-    let dynamic = dynamic
-        .map(|path| {
-            parse("dynamic_security_file", path, &mut contents, DynamicSecurity::parse).map_err(init_hint)
-        })
-        .transpose()?
-        .map(Arc::new);
-    for files in realms {
-        let Files { passwords, rules, .. } = files;
-        let users = match passwords {
-            None => None,
-            Some(path) => match known.iter().find(|(known, _)| *known == path) {
-                Some((_, users)) => Some(users.clone()),
-                None => {
-                    let users = parse("password_file", path, &mut contents, Users::of_file)?;
-                    known.push((path, users.clone()));
-                    Some(users)
-                }
-            },
-        };
-        let permissions = rules.as_ref();
-        let permissions = permissions
-            .map(|path| parse("acl_file", path, &mut contents, Permissions::of_mosquitto))
-            .transpose()?;
-        let access = Access::new(users, permissions);
-        let access = match dynamic.as_ref().filter(|_| files.dynamic.is_some()) {
-            Some(dynamic) => access.with_dynamic_security(Arc::clone(dynamic)),
-            None => access,
-        };
-        all.push((files.name(), Arc::new(access)));
+/// The realms of another configuration, and the number of each listener's.
+fn assign(
+    current: &[Place],
+    before: &[Realm],
+    listeners: &[Listener],
+    former: &[Option<usize>],
+) -> (Vec<Place>, Vec<Realm>) {
+    let mut realms = current.to_vec();
+    realms.iter_mut().for_each(|place| place.is_used = false);
+    let files: Vec<Files> = listeners.iter().map(Files::of).collect();
+    let before_of = |listener: usize| former[listener].map(|place| usize::from(before[place].0));
+    for (number, place) in realms.iter_mut().enumerate() {
+        let mut own = (0..listeners.len()).filter(|listener| before_of(*listener) == Some(number));
+        if let Some(first) = own.next()
+            && own.all(|listener| files[listener] == files[first])
+        {
+            place.files = files[first].clone();
+        }
     }
-    let tenants = realms.iter().map(|files| files.tenant.clone()).collect();
-    Ok((Realms::new(all).with_tenants(tenants), contents.finish()))
+    let number = |listener: usize| {
+        let wanted = &files[listener];
+        let own = before_of(listener).filter(|number| realms[*number].files == *wanted);
+        let number =
+            own.or_else(|| realms.iter().position(|place| place.files == *wanted)).unwrap_or_else(|| {
+                realms.push(Place {
+                    files: wanted.clone(),
+                    access: Arc::default(),
+                    contents: 0,
+                    is_used: true,
+                });
+                realms.len() - 1
+            });
+        realms[number].is_used = true;
+        Realm(u16::try_from(number).unwrap_or(u16::MAX))
+    };
+    let of_listeners = (0..listeners.len()).map(number).collect();
+    (realms, of_listeners)
+}
+
+fn stamps(realms: &[Place]) -> Vec<Option<Stamp>> {
+    let used = realms.iter().filter(|place| place.is_used);
+    used.flat_map(|place| place.files.paths()).map(|path| Stamp::of(path)).collect()
+}
+
+/// Reads the files of a realm. Returns also the hash of their contents.
+fn read_one(
+    Files { passwords, rules, .. }: &Files,
+    known: &mut Vec<(PathBuf, Users, u64)>,
+) -> io::Result<(Access, u64)> {
+    let mut contents = DefaultHasher::new();
+    let users = match passwords {
+        None => None,
+        Some(path) => match known.iter().find(|(known, ..)| known == path) {
+            Some((_, users, hash)) => {
+                contents.write_u64(*hash);
+                Some(users.clone())
+            }
+            None => {
+                let mut own = DefaultHasher::new();
+                let users = parse("password_file", path, &mut own, Users::of_file)?;
+                contents.write_u64(own.finish());
+                known.push((path.clone(), users.clone(), own.finish()));
+                Some(users)
+            }
+        },
+    };
+    let permissions = rules.as_ref();
+    let permissions = permissions
+        .map(|path| parse("acl_file", path, &mut contents, Permissions::of_mosquitto))
+        .transpose()?;
+    Ok((Access::new(users, permissions), contents.finish()))
 }
 
 /// Says how to make the first file of dynamic security.

@@ -3,14 +3,13 @@
 use std::io;
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use admin::{Control, Queue, Role, Running, Settings, Tokens};
+use admin::{Control, InForce, Queue, Role, Running, Settings, Tokens};
 use config::{Binding, Config, QueueFull};
-use net::{Ended, Operator, TcpOptions};
+use net::{Operator, TcpOptions};
 
-use crate::serve::HANG_UP;
+use crate::serve::HangUp;
 
 /// Name of the file with the generated token in the data directory.
 pub(crate) const TOKEN_FILE: &str = "admin-token";
@@ -53,7 +52,6 @@ impl Prepared {
     pub(crate) fn start(
         mut self,
         config: &Config,
-        bound: &[(String, String)],
         operator: Operator,
         control: Box<dyn Control>,
     ) -> io::Result<(Running, Vec<String>)> {
@@ -69,8 +67,6 @@ impl Prepared {
             body_bytes_max: usize::try_from(config.admin.body_bytes).unwrap_or(usize::MAX),
             request_timeout: config.admin.request_timeout,
             tokens: self.tokens,
-            listeners: bound.to_vec(),
-            queue: queue(config),
             version: env!("CARGO_PKG_VERSION"),
         };
         Ok((admin::start(settings, operator, control)?, lines))
@@ -102,7 +98,7 @@ impl Prepared {
 }
 
 /// The limit of the queue of a session.
-fn queue(config: &Config) -> Queue {
+pub(crate) fn queue(config: &Config) -> Queue {
     let when_full = match config.sessions.queue_full {
         QueueFull::EndSession => "end-session",
         QueueFull::Refuse => "refuse",
@@ -126,19 +122,16 @@ fn files(config: &Config) -> Vec<(PathBuf, Role)> {
 
 /// The main thread, as the server for operators reaches it.
 pub(crate) struct MainThread {
-    /// The configuration in force.
-    pub(crate) in_force: Arc<Mutex<String>>,
-    /// Events for the main thread.
-    pub(crate) events: Sender<Ended>,
+    pub(crate) in_force: Arc<Mutex<Arc<InForce>>>,
+    pub(crate) hang_up: HangUp,
 }
 
 impl Control for MainThread {
-    fn configuration(&self) -> String {
-        self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn in_force(&self) -> Arc<InForce> {
+        Arc::clone(&self.in_force.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn reload(&self) {
-        // A main thread that has ended reads nothing again.
-        let _ = self.events.send(Ended { thread: HANG_UP.to_owned() });
+        self.hang_up.ask();
     }
 }

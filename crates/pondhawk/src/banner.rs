@@ -8,8 +8,9 @@ use config::{Config, Listener, Protocol};
 ///
 /// The banner has the version, and a line for each listener, which programs may wait for. A notice explains a
 /// default restriction to the loopback address. Another one names the directory of the data that survives a
-/// restart. `bound` are the listeners' addresses with their actual ports.
-pub(crate) fn text(config: &Config, bound: &[String]) -> String {
+/// restart. `bound` are the listeners' addresses with their actual ports, and `first_user` is for
+/// [`Config::notices`].
+pub(crate) fn text(config: &Config, bound: &[String], first_user: &str) -> String {
     let mut text = format!("pondhawk {}\n", env!("CARGO_PKG_VERSION"));
     for (listener, address) in config.listeners.iter().zip(bound) {
         let _ = writeln!(text, "listening on {address} ({})", kind(listener, address));
@@ -19,20 +20,14 @@ pub(crate) fn text(config: &Config, bound: &[String]) -> String {
             "only this machine can connect, because no listener is configured (see pondhawk --help)\n",
         );
     }
-    for notice in config.notices() {
+    for notice in config.notices(first_user) {
         let _ = writeln!(text, "{notice}");
     }
     text
 }
 
-/// The addresses of all listeners, each with its transports and protocols in a few words.
-pub(crate) fn transports(config: &Config, bound: &[String]) -> Vec<(String, String)> {
-    let pairs = config.listeners.iter().zip(bound);
-    pairs.map(|(listener, address)| (address.clone(), kind(listener, address))).collect()
-}
-
 /// The transports and protocols of a listener, in a few words.
-fn kind(listener: &Listener, address: &str) -> String {
+pub(crate) fn kind(listener: &Listener, address: &str) -> String {
     let is_unix = address.starts_with("unix");
     let transport = match (listener.tls_certificate.is_empty(), listener.tls_optional) {
         _ if listener.address.is_quic() => "quic",
@@ -65,7 +60,7 @@ mod tests {
     #[test]
     fn every_listener_has_a_line_that_programs_can_wait_for() {
         let config = Config::parse(None, &Flags::default(), &MACHINE).unwrap();
-        let banner = text(&config, &["127.0.0.1:40001".to_owned()]);
+        let banner = text(&config, &["127.0.0.1:40001".to_owned()], "");
         assert!(banner.lines().any(|line| line == "listening on 127.0.0.1:40001 (tcp)"), "{banner}");
         assert!(
             banner.contains("only this machine can connect, because no listener is configured"),
@@ -77,8 +72,11 @@ mod tests {
                     [[listener]]\naddress = \"quic://127.0.0.1:0\"\ntls_certificate = \"a\"\ntls_key = \"b\"\n";
         let file = Source { name: "pond.toml", text: file };
         let config = Config::parse(Some(file), &Flags::default(), &MACHINE).unwrap();
-        let banner =
-            text(&config, &["127.0.0.1:40001", "[::1]:40002", "quic://127.0.0.1:40003"].map(str::to_owned));
+        let banner = text(
+            &config,
+            &["127.0.0.1:40001", "[::1]:40002", "quic://127.0.0.1:40003"].map(str::to_owned),
+            "",
+        );
         for line in [
             "listening on 127.0.0.1:40001 (tcp or tls)",
             "listening on [::1]:40002 (tcp, websocket only, load balancers only)",
@@ -87,7 +85,7 @@ mod tests {
             assert!(banner.lines().any(|found| found == line), "{banner}");
         }
         let flags = Flags { in_memory: true, ..Flags::default() };
-        let banner = text(&Config::parse(None, &flags, &MACHINE).unwrap(), &[]);
+        let banner = text(&Config::parse(None, &flags, &MACHINE).unwrap(), &[], "");
         assert!(banner.contains("a restart keeps nothing"), "{banner}");
     }
 
@@ -96,7 +94,7 @@ mod tests {
         let listen = vec!["0.0.0.0:1883".parse().unwrap()];
         let flags = Flags { listen, allow_anonymous: true, ..Flags::default() };
         let config = Config::parse(None, &flags, &MACHINE).unwrap();
-        let banner = text(&config, &["0.0.0.0:1883".to_owned()]);
+        let banner = text(&config, &["0.0.0.0:1883".to_owned()], "");
         assert!(banner.contains("everybody who reaches 0.0.0.0:1883 may publish and subscribe"), "{banner}");
         assert!(!banner.contains("only this machine"), "{banner}");
     }

@@ -8,12 +8,13 @@ use std::hash::{DefaultHasher, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use config::Listener;
-use layers::CurrentTls;
+use layers::{CurrentTls, Stack};
 use protocol::Instruments;
+use rustls::ServerConfig;
 
 use crate::stack;
 use crate::stamp::Stamp;
@@ -21,9 +22,10 @@ use crate::stamp::Stamp;
 /// Time between two looks at the files.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(2);
 
-/// All listeners with TLS.
+/// All listeners.
 pub(crate) struct Certificates {
-    listeners: Vec<Watched>,
+    /// In the order of the configuration. `None` for a listener without TLS.
+    listeners: Vec<Option<Watched>>,
     figures: Arc<Figures>,
 }
 
@@ -38,8 +40,8 @@ pub(crate) struct Files {
 struct Watched {
     listener: Listener,
     current: Arc<CurrentTls>,
-    /// The files behind the current configuration.
-    read: Files,
+    /// Hash of all contents behind the current configuration.
+    contents: u64,
     /// The stamps of the last look.
     seen: Vec<Option<Stamp>>,
     /// The stamps have changed, and nothing has been read since.
@@ -64,9 +66,23 @@ enum Urgency {
     Expired,
 }
 
+/// The layers of a listener of another configuration, which are not in use yet.
+pub(crate) struct NextLayers {
+    pub(crate) stack: Arc<Stack>,
+    listener: Listener,
+    /// The files as they were before they were read.
+    files: Files,
+    /// The place of the same listener in the former configuration.
+    former: Option<usize>,
+    /// Certificates and rules of TLS for connections that begin from now on. `None` if they stay as they are.
+    tls: Option<Arc<ServerConfig>>,
+}
+
 /// Values below `$SYS/broker/certificates/`.
 #[derive(Debug, Default)]
 struct Figures {
+    /// Whether any listener has TLS.
+    has_tls: AtomicBool,
     read: AtomicU64,
     refused: AtomicU64,
     /// Files by their urgency. Each counts once.
@@ -75,6 +91,9 @@ struct Figures {
 
 impl Instruments for Figures {
     fn read(&self, say: &mut dyn FnMut(&str, String)) {
+        if !self.has_tls.load(Relaxed) {
+            return;
+        }
         let mut tell = |topic: &str, value: &AtomicU64| {
             say(&format!("certificates/{topic}"), value.load(Relaxed).to_string());
         };
@@ -108,34 +127,87 @@ fn stamps(listener: &Listener) -> Vec<Option<Stamp>> {
 }
 
 impl Certificates {
-    /// Begins to watch listeners, each with the state of its files before they were read, and its configuration if it has one.
-    pub(crate) fn watch(listeners: Vec<(Listener, Files, Option<Arc<CurrentTls>>)>) -> Self {
-        let watched = |(listener, read, current): (Listener, Files, Option<Arc<CurrentTls>>)| {
-            let expiries = expiries(&listener);
-            Some(Watched { listener, current: current?, read, seen: Vec::new(), is_pending: false, expiries })
+    /// Reads the files of all listeners, and begins to watch them. Returns also the layers of each.
+    ///
+    /// # Errors
+    /// As for [`prepare`](Self::prepare).
+    pub(crate) fn open(listeners: &[Listener]) -> io::Result<(Self, Vec<Arc<Stack>>)> {
+        let mut all = Self { listeners: Vec::new(), figures: Arc::default() };
+        let next = all.prepare(&[], listeners, &vec![None; listeners.len()])?;
+        let stacks = next.iter().map(|layers| Arc::clone(&layers.stack)).collect();
+        all.use_next(next);
+        Ok((all, stacks))
+    }
+
+    /// Reads the files of the listeners of another configuration. `before` has the former listeners with their layers, and
+    /// `former` the place of each listener among those. Nothing changes yet.
+    ///
+    /// # Errors
+    /// A file cannot be read, or the files do not fit together. Files that may not be read any more, and that are in use, are
+    /// no error.
+    pub(crate) fn prepare(
+        &self,
+        before: &[(&Listener, &Arc<Stack>)],
+        listeners: &[Listener],
+        former: &[Option<usize>],
+    ) -> io::Result<Vec<NextLayers>> {
+        let next = |(listener, former): (&Listener, &Option<usize>)| {
+            let same = former.map(|place| (before[place], self.listeners[place].as_ref()));
+            let files = Files::of(listener);
+            let (stack, tls) = match same {
+                None => (Arc::new(stack::of(listener)?), None),
+                Some(((old, stack), watched)) => {
+                    let tls = watched.map_or(Ok(None), |watched| watched.prepare(listener, &files))?;
+                    (stack::change(stack, old, listener)?, tls)
+                }
+            };
+            Ok(NextLayers { stack, listener: listener.clone(), files, former: *former, tls })
         };
-        let listeners = listeners.into_iter().filter_map(watched).collect();
-        let mut all = Self { listeners, figures: Arc::default() };
-        for watched in &mut all.listeners {
-            watched.seen = std::mem::take(&mut watched.read.stamps);
+        listeners.iter().zip(former).map(next).collect()
+    }
+
+    /// Uses the files that were read.
+    pub(crate) fn use_next(&mut self, next: Vec<NextLayers>) {
+        let mut before = std::mem::take(&mut self.listeners);
+        for NextLayers { stack, listener, files, former, tls } in next {
+            let before = former.and_then(|place| before[place].take());
+            let Some(current) = stack.tls.clone() else {
+                self.listeners.push(None);
+                continue;
+            };
+            if let Some(mut watched) = before {
+                watched.listener = listener;
+                watched.use_next(tls, files, &self.figures);
+                self.listeners.push(Some(watched));
+                continue;
+            }
+            let (expiries, is_pending) = (expiries(&listener), false);
+            let Files { stamps: seen, contents } = files;
+            self.listeners.push(Some(Watched { listener, current, contents, seen, is_pending, expiries }));
         }
-        all.warn(now_unix_secs());
-        all
+        self.figures.has_tls.store(!self.is_empty(), Relaxed);
+        self.warn(now_unix_secs());
+    }
+
+    /// Notes that new files have a mistake.
+    pub(crate) fn refuse(&self, error: &io::Error) {
+        self.figures.refused.fetch_add(1, Relaxed);
+        tracing::error!(%error, "the new certificates are refused, and the earlier ones stay in use");
     }
 
     /// Whether there is anything to watch.
     pub(crate) fn is_empty(&self) -> bool {
-        self.listeners.is_empty()
+        self.listeners.iter().all(Option::is_none)
     }
 
-    /// The values for `$SYS`, if there is anything to watch.
-    pub(crate) fn instruments(&self) -> Option<Arc<dyn Instruments>> {
-        (!self.is_empty()).then(|| Arc::clone(&self.figures) as Arc<dyn Instruments>)
+    /// The values for `$SYS`.
+    pub(crate) fn instruments(&self) -> Arc<dyn Instruments> {
+        Arc::clone(&self.figures) as Arc<dyn Instruments>
     }
 
     /// Looks at the files once. Those that have changed before the last look, and not since, are read.
     pub(crate) fn look(&mut self) {
-        for watched in &mut self.listeners {
+        for watched in self.listeners.iter_mut().flatten() {
             let stamps = stamps(&watched.listener);
             let is_still = stamps == watched.seen;
             watched.seen = stamps;
@@ -148,20 +220,10 @@ impl Certificates {
         self.warn(now_unix_secs());
     }
 
-    /// Reads all files, as SIGHUP asks for.
-    pub(crate) fn read_again(&mut self) {
-        for watched in &mut self.listeners {
-            watched.seen = stamps(&watched.listener);
-            watched.is_pending = false;
-            watched.read_again(&self.figures);
-        }
-        self.warn(now_unix_secs());
-    }
-
     /// Writes a line for each file that has become more urgent, and counts all files.
     fn warn(&mut self, now_unix_secs: i64) {
         let mut counts = [0; 5];
-        for expiry in self.listeners.iter_mut().flat_map(|watched| &mut watched.expiries) {
+        for expiry in self.listeners.iter_mut().flatten().flat_map(|watched| &mut watched.expiries) {
             let left_secs = expiry.unix_secs - now_unix_secs;
             let urgency = Urgency::of(left_secs);
             counts[urgency as usize] += 1;
@@ -180,23 +242,42 @@ impl Certificates {
 }
 
 impl Watched {
-    /// Reads the files, and uses them if they fit together. Otherwise everything stays as it is.
+    /// Reads the files of a listener that has changed, or whose files may have. Returns nothing if all is as before.
+    fn prepare(&self, listener: &Listener, files: &Files) -> io::Result<Option<Arc<ServerConfig>>> {
+        let is_same = stack::has_same_tls(&self.listener, listener);
+        if is_same && files.contents == self.contents {
+            return Ok(None);
+        }
+        match stack::tls(listener) {
+            Err(error) if is_same && error.kind() == io::ErrorKind::PermissionDenied => {
+                tracing::warn!(%error, "the certificates stay as they were read at the start");
+                Ok(None)
+            }
+            read => read,
+        }
+    }
+
+    /// Uses files that were read.
+    fn use_next(&mut self, tls: Option<Arc<ServerConfig>>, files: Files, figures: &Figures) {
+        let listener = &self.listener.address;
+        (self.seen, self.is_pending) = (files.stamps, false);
+        let Some(tls) = tls else {
+            return tracing::info!(%listener, "the certificates are as before");
+        };
+        self.current.replace(tls);
+        self.contents = files.contents;
+        self.expiries = expiries(&self.listener);
+        figures.read.fetch_add(1, Relaxed);
+        tracing::info!(%listener, "new certificates are in use");
+    }
+
+    /// Reads the files again, and uses them if they fit together. Otherwise everything stays as it is.
     fn read_again(&mut self, figures: &Figures) {
         let files = Files::of(&self.listener);
-        let listener = &self.listener.address;
-        if files.contents == self.read.contents {
-            return tracing::info!(%listener, "the certificates are as before");
-        }
-        match stack::tls(&self.listener) {
-            Ok(Some(config)) => {
-                self.current.replace(config);
-                self.read = files;
-                self.expiries = expiries(&self.listener);
-                figures.read.fetch_add(1, Relaxed);
-                tracing::info!(%listener, "new certificates are in use");
-            }
-            Ok(None) => {}
+        match self.prepare(&self.listener, &files) {
+            Ok(tls) => self.use_next(tls, files, figures),
             Err(error) => {
+                let listener = &self.listener.address;
                 figures.refused.fetch_add(1, Relaxed);
                 tracing::error!(%listener, %error, "the new certificates are refused, and the earlier ones stay in use");
             }

@@ -33,7 +33,7 @@ pub(crate) fn check(path: &Path, machine: &Machine) -> Result<Checked, Failure> 
             format!("{name} is a good file of Mosquitto, with {count} remarks; in our language it is:\n")
         }
     };
-    for notice in loaded.config.notices() {
+    for notice in loaded.config.notices(loaded.first_user()) {
         let _ = writeln!(verdict, "note: {notice}");
     }
     for name in variables::unknown(&flags.environment) {

@@ -19,6 +19,16 @@ pub(crate) struct Loaded {
     pub(crate) translated: Option<Translation>,
 }
 
+impl Loaded {
+    /// The way to add a first user to this configuration, for a notice.
+    pub(crate) fn first_user(&self) -> &'static str {
+        match self.translated {
+            None => "`pondhawk user add NAME --config FILE`",
+            Some(_) => "`pondhawk passwd -c FILE NAME`, and a line `password_file FILE`",
+        }
+    }
+}
+
 /// Our file in the place of Mosquitto's.
 #[derive(Debug)]
 pub(crate) struct Translation {

@@ -14,6 +14,8 @@ mod check;
 mod control;
 mod file;
 mod import;
+mod limits;
+mod listen;
 mod logging;
 mod no_links;
 mod operate;
@@ -21,6 +23,7 @@ mod passed;
 mod privileges;
 mod process;
 mod reload;
+mod running;
 mod serve;
 mod sinks;
 mod stack;
@@ -93,8 +96,8 @@ fn start(arguments: ServeArguments, file_layer: FileLayer) -> ExitCode {
         Ok(loaded) => loaded,
         Err(error) => return fail(&error.render(has_colour())),
     };
-    let reload = Reload::new(file, flags, machine, loaded.config.clone());
-    match serve::serve(&loaded, reload, file_layer) {
+    let reload = Reload::new(file, flags, machine);
+    match serve::serve(&loaded, &reload, file_layer) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("error: {error}")),
     }

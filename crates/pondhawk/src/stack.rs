@@ -17,19 +17,54 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKey
 /// # Errors
 /// A file cannot be read, or the files do not fit together. The text names the file and the key.
 pub(crate) fn of(listener: &Listener) -> io::Result<Stack> {
+    Ok(with_tls(listener, tls(listener)?.map(|config| Arc::new(CurrentTls::new(config)))))
+}
+
+/// The layers of a listener whose configuration has changed. Certificates of a listener that had TLS before have the same
+/// place, and are not read here.
+///
+/// # Errors
+/// As [`of`].
+pub(crate) fn change(stack: &Arc<Stack>, old: &Listener, new: &Listener) -> io::Result<Arc<Stack>> {
+    let has_tls = |listener: &Listener| !listener.tls_certificate.is_empty();
+    let without_tls = |listener: &Listener| {
+        let Listener { protocol, tls_optional, websocket_path, websocket_origins, proxy_from, .. } = listener;
+        let (path, origins) = (websocket_path.clone(), websocket_origins.clone());
+        (*protocol, *tls_optional, path, origins, !proxy_from.is_empty())
+    };
+    if has_tls(old) == has_tls(new) && without_tls(old) == without_tls(new) {
+        return Ok(Arc::clone(stack));
+    }
+    match &stack.tls {
+        Some(tls) if has_tls(new) => Ok(Arc::new(with_tls(new, Some(Arc::clone(tls))))),
+        _ => of(new).map(Arc::new),
+    }
+}
+
+/// Whether two configurations of a listener name the same files of TLS, and the same rules for them.
+pub(crate) fn has_same_tls(one: &Listener, other: &Listener) -> bool {
+    one.tls_certificate == other.tls_certificate
+        && one.tls_key == other.tls_key
+        && one.tls_minimum == other.tls_minimum
+        && one.tls_client_certificate == other.tls_client_certificate
+        && one.tls_client_ca == other.tls_client_ca
+        && one.tls_client_crl == other.tls_client_crl
+}
+
+fn with_tls(listener: &Listener, tls: Option<Arc<CurrentTls>>) -> Stack {
     let protocol = match listener.protocol {
         Protocol::Auto => layers::Protocol::Auto,
         Protocol::Mqtt => layers::Protocol::Mqtt,
         Protocol::WebSocket => layers::Protocol::WebSocket,
     };
     let origins = Some(listener.websocket_origins.clone()).filter(|origins| !origins.is_empty());
-    Ok(Stack {
+    Stack {
         protocol,
         proxy: !listener.proxy_from.is_empty(),
-        tls: tls(listener)?.map(|config| Arc::new(CurrentTls::new(config))),
+        tls,
         tls_optional: listener.tls_optional,
         websocket: Arc::new(WebSocketRules { path: listener.websocket_path.clone(), origins }),
-    })
+    }
 }
 
 /// Certificates and rules of TLS, if the listener has TLS.

@@ -11,7 +11,7 @@ use ledger::{Keeper, Recovered, Source};
 use net::{Forgetful, Store};
 
 use crate::FileLayer;
-use crate::serve::durability;
+use crate::listen;
 
 /// Opens the journal, or a store that keeps nothing if no data directory is configured.
 ///
@@ -32,13 +32,12 @@ fn settings(config: &Config, directory: &Directory) -> io::Result<journal::Setti
         Some(bytes) => bytes,
         None => (directory.free_bytes()? + used_bytes(directory)?) / 2,
     };
-    let durability = config.listeners.iter().map(|listener| durability(listener.durability));
     Ok(journal::Settings {
         segment_bytes_min,
         segment_bytes_max,
         disk_bytes_max: disk_bytes_max.max(4 * u64::from(segment_bytes_min)),
         free_bytes_min: free_bytes,
-        durability: durability.max().unwrap_or_default(),
+        durability: listen::durability_max(config),
     })
 }
 

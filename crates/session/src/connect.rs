@@ -110,7 +110,7 @@ impl<T> Session<T> {
         let packet = ConnAck { outcome: Connected::Accepted { session_present }, properties };
         let written = self.write(&packet.into(), into);
         if written {
-            self.connected(self.window(settings), accepted.unreleased);
+            self.connected(self.window(settings), accepted.unreleased, settings);
         }
         written
     }

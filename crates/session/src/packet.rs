@@ -151,13 +151,13 @@ impl<T> Session<T> {
             PublishTopic::Name(name) => Resolved::Own(name),
             topic => {
                 let aliases = self.incoming_aliases.get_or_insert_default();
-                aliases.resolve(topic, version, settings.topic_alias_max, Role::Client)?
+                aliases.resolve(topic, version, self.announced.topic_alias_max, Role::Client)?
             }
         };
         if packet.delivery.packet_id().is_none() {
             return Ok(Request::Publish(Incoming::new(*packet, version, topic)));
         }
-        let receive_max = version.is_5().then_some(settings.receive_max);
+        let receive_max = version.is_5().then_some(self.announced.receive_max);
         let inbound = self.inbound.get_or_insert_default();
         match inbound.publish(packet.delivery, version, receive_max) {
             None | Some(Arrival::New(_)) => Ok(Request::Publish(Incoming::new(*packet, version, topic))),
@@ -175,9 +175,9 @@ impl<T> Session<T> {
 
     /// Takes another PUBLISH of QoS 1 like the one that was handled just now, but for payload and packet identifier: its
     /// ticket is to be completed. Whether it is a new message; if not, it is to be handled as any other packet.
-    pub fn handle_like_publish(&mut self, packet_id: PacketId, settings: &Settings) -> bool {
+    pub fn handle_like_publish(&mut self, packet_id: PacketId) -> bool {
         let Some(version) = self.version() else { return false };
-        let receive_max = version.is_5().then_some(settings.receive_max);
+        let receive_max = version.is_5().then_some(self.announced.receive_max);
         let inbound = self.inbound.get_or_insert_default();
         inbound.publish_like(packet_id, receive_max)
     }

@@ -51,6 +51,8 @@ pub struct Session<T = u64> {
     pub(crate) alias_out_max: u16,
     pub(crate) takes_problem_information: bool,
     pub(crate) terms: Terms,
+    /// The limits that CONNACK has announced. They hold for the connection whatever the settings say later.
+    pub(crate) announced: Announced,
     /// So many messages of QoS 1 and 2 may be under way to the client.
     pub(crate) window: u16,
     // What most sessions do not have is behind a pointer.
@@ -59,6 +61,24 @@ pub struct Session<T = u64> {
     outgoing_aliases: Option<Box<OutgoingAliases>>,
     pub(crate) inbound: Option<Box<Inbound>>,
     pub(crate) sending: Option<Box<Sending<T>>>,
+}
+
+/// Limits that a client was told, and that it relies on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Announced {
+    /// Maximum Packet Size.
+    pub(crate) packet_bytes_max: u32,
+    /// Receive Maximum.
+    pub(crate) receive_max: u16,
+    /// Topic Alias Maximum.
+    pub(crate) topic_alias_max: u16,
+}
+
+impl Announced {
+    fn of(settings: &Settings) -> Self {
+        let Settings { packet_bytes_max, receive_max, topic_alias_max, .. } = *settings;
+        Self { packet_bytes_max, receive_max, topic_alias_max }
+    }
 }
 
 #[derive(Debug)]
@@ -133,6 +153,7 @@ impl<T> Session<T> {
             alias_out_max: 0,
             takes_problem_information: true,
             terms: Terms::default(),
+            announced: Announced::default(),
             window: 1,
             authentication: None,
             incoming_aliases: None,
@@ -191,7 +212,8 @@ impl<T> Session<T> {
     pub fn limits(&self, settings: &Settings) -> Limits {
         let max = match self.state {
             State::AwaitingConnect | State::Authenticating(_) => settings.connect_packet_bytes_max,
-            State::Claiming(_) | State::Connected | State::Closed => settings.packet_bytes_max,
+            State::Claiming(_) => settings.packet_bytes_max,
+            State::Connected | State::Closed => self.announced.packet_bytes_max,
         };
         Limits { max_packet_bytes: max as usize, sender: Some(Role::Client) }
     }
@@ -211,9 +233,16 @@ impl<T> Session<T> {
         }
     }
 
+    /// Messages of QoS 1 and 2 that the client may have published without an answer.
+    #[must_use]
+    pub fn unanswered_max(&self) -> u16 {
+        self.announced.receive_max
+    }
+
     /// CONNECT was accepted, and the packet that says so is written.
-    pub(crate) fn connected(&mut self, window: u16, unreleased: &[PacketId]) {
+    pub(crate) fn connected(&mut self, window: u16, unreleased: &[PacketId], settings: &Settings) {
         self.state = State::Connected;
+        self.announced = Announced::of(settings);
         self.window = window;
         if !unreleased.is_empty() {
             self.inbound.get_or_insert_default().resume(unreleased);

@@ -136,6 +136,19 @@ impl<S> Connections<S> {
     pub(crate) fn is_empty(&self) -> bool {
         self.places.len() == self.free.len()
     }
+
+    /// Number of places, taken or free.
+    pub(crate) fn places(&self) -> u32 {
+        u32::try_from(self.places.len()).expect("descriptors are far fewer than 2^32")
+    }
+
+    /// The connection in a place, with its name.
+    pub(crate) fn at(&self, slot: u32) -> Option<(ConnectionId, &Connection<S>)> {
+        let place = self.places.get(slot as usize)?;
+        let id = ConnectionId { slot, generation: place.generation };
+        place.connection.as_ref().map(|connection| (id, connection))
+    }
+
     /// All connections, with their names.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnectionId, &Connection<S>)> {
         self.places.iter().zip(0..).filter_map(|(place, slot)| {

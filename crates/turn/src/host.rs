@@ -135,6 +135,9 @@ pub trait Host {
 
     /// A new connection cannot be watched; it is closed.
     fn not_watched(&mut self, peer: &Peer, error: &io::Error);
+
+    /// The limits of this reload are in force on the shard.
+    fn reloaded(&mut self, _reload: u64) {}
 }
 
 /// The outside of the ledger: the ways to the shards.
@@ -144,6 +147,9 @@ pub trait LedgerHost {
 
     /// The same for [`Note::CommandsRead`](crate::Note::CommandsRead).
     fn post_commands_read(&mut self, to: ShardId);
+
+    /// The limits of this reload are in force in the ledger.
+    fn reloaded(&mut self, _reload: u64) {}
 }
 
 /// The other end of a connection, as the log names it.

@@ -85,6 +85,12 @@ impl<H: Host> Io<H> {
         }
     }
 
+    /// Changes the bounds of outputs. An output that is over its mark then stays so until a quarter of the new mark is left.
+    pub(crate) fn change_bounds(&mut self, output_bytes: usize, outputs_bytes: usize) {
+        (self.bounds.output, self.bounds.outputs) = (output_bytes, outputs_bytes);
+        self.post.change_bounds(outputs_bytes);
+    }
+
     /// Takes a stream in, and has it watched.
     pub(crate) fn add(&mut self, stream: H::Stream, peer: Peer, listener: u16) -> io::Result<ConnectionId> {
         let id = self.connections.insert(Connection::new(stream, peer, listener));

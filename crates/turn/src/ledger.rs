@@ -71,11 +71,16 @@ impl<K: Keeper + ?Sized> LedgerLoop<K> {
         &mut self.replies.keeper
     }
 
-    /// Appends letters that have arrived.
-    pub fn receive(&mut self, letters: &mut Vec<ToLedger>) {
+    /// Appends letters that have arrived. Other limits hold at once.
+    pub fn receive(&mut self, letters: &mut Vec<ToLedger>, host: &mut impl LedgerHost) {
         for letter in letters.drain(..) {
             match letter {
                 ToLedger::Ask(ask) => self.letters.asked.push_back(*ask),
+                ToLedger::Settings { settings, durability, reload } => {
+                    self.replies.keeper.raise_durability(durability);
+                    self.ledger.change_settings(&settings);
+                    host.reloaded(reload);
+                }
                 letter => self.letters.read.push_back(letter),
             }
         }
@@ -204,7 +209,7 @@ impl Letters {
                 Some(ToLedger::Commands { from, commands, bytes }) => {
                     self.begun = Some((from, commands.into_iter(), bytes));
                 }
-                Some(ToLedger::AnswersRead | ToLedger::Ask(_)) => {}
+                Some(ToLedger::AnswersRead | ToLedger::Ask(_) | ToLedger::Settings { .. }) => {}
                 Some(ToLedger::Stop) => return true,
                 None => return false,
             }

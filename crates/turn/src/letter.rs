@@ -1,9 +1,11 @@
 //! The letters that threads send each other.
 
+use std::sync::Arc;
+
 use auth::Checked;
 use base::{Charge, ConnectionId, ShardId};
-use broker::{Admission, ControlAnswer};
-use protocol::{Command, Reply};
+use broker::{Admission, ControlAnswer, Dismissal, Settings};
+use protocol::{Command, Durability, Reply};
 
 use crate::ask::{AskLedger, AskShard};
 use crate::batch::Batch;
@@ -66,8 +68,30 @@ pub enum Note<S> {
     },
     /// Users have changed: clients whose user was removed go.
     UsersChanged,
+    /// Other limits, see [`Limits`].
+    Limits(Limits),
+    /// A reload has removed a listener, or has changed its rules. The listener gives this number to no more connections.
+    Dismiss {
+        /// The place of the listener among all.
+        listener: u16,
+        /// The clients that are to leave.
+        whom: Dismissal,
+    },
     /// Say goodbye to all clients and end.
     Shutdown,
+}
+
+/// Limits of a shard that a reload can change.
+#[derive(Debug, Clone)]
+pub struct Limits {
+    /// Features and limits of the protocol.
+    pub settings: Arc<Settings>,
+    /// See [`Bounds::output`](crate::Bounds::output).
+    pub output_bytes: usize,
+    /// See [`Bounds::outputs`](crate::Bounds::outputs).
+    pub outputs_bytes: usize,
+    /// The number of the reload, for [`Host::reloaded`](crate::Host::reloaded).
+    pub reload: u64,
 }
 
 /// A connection that a listener has accepted.
@@ -95,6 +119,15 @@ pub enum ToLedger {
     },
     /// A question of an operator, or an order.
     Ask(Box<AskLedger>),
+    /// Other limits. They hold from here on, also for commands that wait.
+    Settings {
+        /// The limits, of which the ledger takes those that may change.
+        settings: Box<ledger::Settings>,
+        /// The most that anybody waits for.
+        durability: Durability,
+        /// The number of the reload, for [`LedgerHost::reloaded`](crate::LedgerHost::reloaded).
+        reload: u64,
+    },
     /// A shard has read answers, and the ledger waits for that.
     AnswersRead,
     /// All shards have ended.

@@ -23,6 +23,7 @@ mod batch;
 mod board;
 mod bounds;
 mod connection;
+mod departure;
 #[cfg(test)]
 mod double;
 #[cfg_attr(
@@ -42,7 +43,7 @@ mod ready;
 mod replies;
 mod shard;
 
-pub use broker::CertificateName;
+pub use broker::{CertificateName, Dismissal};
 
 pub use crate::ask::{AskLedger, AskShard, Link, ShardAnswer};
 pub use crate::batch::Batch;
@@ -53,7 +54,7 @@ pub use crate::faults::{Fault, plant};
 pub use crate::host::{Host, LedgerHost, Peer, Received, Stream};
 pub use crate::io::Io;
 pub use crate::ledger::LedgerLoop;
-pub use crate::letter::{Accepted, Answers, Letter, Note, ToLedger};
+pub use crate::letter::{Accepted, Answers, Letter, Limits, Note, ToLedger};
 pub use crate::shard::{Readiness, ShardLoop};
 
 /// How long a thread may sleep before its next turn.

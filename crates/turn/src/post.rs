@@ -62,6 +62,10 @@ impl Post {
         &self.board
     }
 
+    pub(crate) fn change_bounds(&mut self, outputs_bytes: usize) {
+        self.bounds.outputs = outputs_bytes;
+    }
+
     pub(crate) fn tally(&mut self) -> &mut Tally {
         &mut self.tally
     }
@@ -82,7 +86,7 @@ impl Post {
         let outputs_bytes = self.others_waiting_bytes + own_bytes;
         self.others_bytes.saturating_add(own_bytes + bytes) <= budget.limit_bytes()
             || outputs_bytes == 0
-            || outputs_bytes + bytes <= budget.limit_bytes() - budget.tight_bytes()
+            || outputs_bytes + bytes <= budget.limit_bytes().saturating_sub(budget.tight_bytes())
     }
 
     pub(crate) fn mail(&mut self, to: ShardId, mail: Mail<'_>) -> Room {

@@ -3,16 +3,17 @@
 use std::io;
 
 use base::{ConnectionId, Now};
-use broker::{Cause, Shard};
+use broker::{Cause, Dismissal, Shard};
 use protocol::Reply;
 
 use crate::Sleep;
 use crate::ask::{self, ShardAnswer};
 use crate::connection::Phase;
+use crate::departure::Departures;
 use crate::faults::Fault;
 use crate::host::{Host, Received, Stream};
 use crate::io::Io;
-use crate::letter::{Accepted, Letter, Note};
+use crate::letter::{Accepted, Letter, Limits, Note};
 use crate::pile::{Piece, Pile};
 
 /// A turn stops reading after about this much, so that what it has read is soon handed on; the rest comes in
@@ -52,6 +53,8 @@ pub struct ShardLoop<H: Host> {
     costly_reads: usize,
     /// Connections that another one takes the place of when all that was read from them is taken in.
     evicted: Vec<ConnectionId>,
+    /// Connections of listeners that a reload has removed or changed.
+    departures: Departures,
     /// When a shutdown ends at the latest.
     ends_ms: Option<u64>,
 }
@@ -69,6 +72,7 @@ impl<H: Host> ShardLoop<H> {
             buffer,
             evicted: Vec::new(),
             costly_reads: 0,
+            departures: Departures::default(),
             ends_ms: None,
         }
     }
@@ -126,6 +130,7 @@ impl<H: Host> ShardLoop<H> {
         self.serve_some();
         self.evict_some();
         self.read_letters();
+        self.dismiss_some();
         self.brain.handle_timeout(self.now, &mut self.io);
         self.brain.end_turn(self.now, &mut self.io);
         self.send();
@@ -154,7 +159,8 @@ impl<H: Host> ShardLoop<H> {
 
     /// How long the thread may sleep.
     pub fn sleep(&self) -> Sleep {
-        if self.io.is_busy() || self.brain.has_work() || !self.pile.is_empty() {
+        if self.io.is_busy() || self.brain.has_work() || !self.pile.is_empty() || !self.departures.is_empty()
+        {
             return Sleep::No;
         }
         Sleep::until([self.brain.poll_timeout(), self.io.next_linger_ms(), self.ends_ms])
@@ -234,10 +240,32 @@ impl<H: Host> ShardLoop<H> {
             }
             Note::Controlled { connection, answer } => brain.controlled(connection, &answer, now, io),
             Note::UsersChanged => brain.users_changed(),
+            Note::Limits(limits) => self.change_limits(limits),
+            Note::Dismiss { listener, whom } => self.departures.begin(listener, whom),
             Note::Shutdown => {
                 brain.shutdown(now, io);
                 self.ends_ms = Some(now.monotonic_ms + GOODBYE_MS);
             }
+        }
+    }
+
+    fn change_limits(&mut self, limits: Limits) {
+        let Limits { settings, output_bytes, outputs_bytes, reload } = limits;
+        self.brain.change_settings(settings);
+        self.io.change_bounds(output_bytes, outputs_bytes);
+        self.io.host.reloaded(reload);
+    }
+
+    /// Connections of this listener leave, in this turn and the next ones. No more come under its number.
+    pub fn dismiss(&mut self, listener: u16, whom: Dismissal) {
+        self.departures.begin(listener, whom);
+    }
+
+    /// Ends some connections of listeners that a reload has removed or changed.
+    fn dismiss_some(&mut self) {
+        let Some((whom, some)) = self.departures.take_some(&self.io.connections) else { return };
+        for id in some {
+            self.brain.dismiss(id, whom, self.now, &mut self.io);
         }
     }
 
@@ -484,7 +512,9 @@ mod tests {
             letters
                 .map(|letter| match letter {
                     ToLedger::Commands { commands, .. } => commands.len(),
-                    ToLedger::Ask(_) | ToLedger::AnswersRead | ToLedger::Stop => 0,
+                    ToLedger::Ask(_) | ToLedger::AnswersRead | ToLedger::Settings { .. } | ToLedger::Stop => {
+                        0
+                    }
                 })
                 .sum()
         }
@@ -516,7 +546,9 @@ mod tests {
         let letters = std::mem::take(&mut bench.body.host().to_ledger);
         let commands = letters.into_iter().flat_map(|letter| match letter {
             ToLedger::Commands { commands, .. } => commands,
-            ToLedger::Ask(_) | ToLedger::AnswersRead | ToLedger::Stop => Vec::new(),
+            ToLedger::Ask(_) | ToLedger::AnswersRead | ToLedger::Settings { .. } | ToLedger::Stop => {
+                Vec::new()
+            }
         });
         let id = bench.id;
         let causes: Vec<_> = commands

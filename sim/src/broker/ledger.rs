@@ -97,7 +97,7 @@ impl LedgerThread {
                 note!(scene.trace, ("ledger"), "hears of shard {}: {commands:?}", from.number());
             }
         }
-        self.body.receive(&mut letters);
+        self.body.receive(&mut letters, &mut self.outbox);
         self.told = self.journal().progress();
         self.body.turn(scene.now, &mut self.outbox);
         let keeper = self.body.keeper_mut();

@@ -121,13 +121,14 @@ async fn sessions_from(shared: &Shared, slot: u32) -> Result<Piece, Failure> {
 
 /// A client that is connected.
 fn describe(shared: &Shared, shard: usize, client: &ClientFacts, link: Option<Link>) -> Value {
-    let listener = link.and_then(|link| shared.listeners.get(usize::from(link.listener)));
+    let in_force = shared.control.in_force();
+    let listener = link.and_then(|link| in_force.listener(link.listener));
     json!({
         "client_id": &*client.client_id,
         "user": client.principal.user.as_deref(),
         "connected": true,
         "address": link.map(|link| link.peer.to_string()),
-        "listener": listener.map(|(address, _)| address),
+        "listener": listener.map(|listener| &*listener.address),
         "protocol": client.version.map(version),
         "lasting": client.is_lasting,
         "keep_alive_seconds": client.keep_alive_secs,

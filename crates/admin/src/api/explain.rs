@@ -39,14 +39,14 @@ pub(crate) async fn answer(asked: &Asked, shared: &Shared) -> Result<Answer, Fai
         None => None,
     };
     let gathered = gather(shared, subscriber).await?;
-    let realms = shared.operator.guard().current();
+    let (realms, queue) = (shared.operator.guard().current(), shared.control.in_force().queue);
     let receiver = gathered.as_ref().map(|gathered| Receiver {
         principal: &gathered.principal,
         level: gathered.level,
         subscriptions: &gathered.subscriptions,
         has_all: gathered.has_all,
-        waiting: (gathered.waiting, shared.queue.messages_max),
-        queue_full: shared.queue.when_full,
+        waiting: (gathered.waiting, queue.messages_max),
+        queue_full: queue.when_full,
     });
     let publisher_principal = publisher_principal.as_deref();
     let situation =

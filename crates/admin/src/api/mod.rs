@@ -47,7 +47,9 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Shared) -> Result<Answer, 
         Action::ClearRetained => retained::clear(asked, shared).await,
         Action::Publish => retained::publish(asked, shared).await,
         Action::Listeners => Ok(status::listeners(shared)),
-        Action::Configuration => Ok(Answer::json(&json!({ "toml": shared.control.configuration() }))),
+        Action::Configuration => {
+            Ok(Answer::json(&json!({ "toml": shared.control.in_force().configuration })))
+        }
         Action::Reload => {
             shared.control.reload();
             Ok(Answer::json(&json!({ "reload": "begun", "outcome": "see the log" })))

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::answer::Answer;
 use crate::asking;
 use crate::metrics::{self, Figures, Labelled};
-use crate::server::{Asked, Shared};
+use crate::server::{Asked, Listener, Shared};
 use crate::tokens::Role;
 
 /// The type of the text format of Prometheus.
@@ -71,9 +71,10 @@ pub(crate) fn metrics(shared: &Shared) -> Answer {
     let one = Labelled { value: shared.version.to_owned(), figure: 1.0 };
     let shards = shared.operator.clients_by_shard().into_iter().enumerate();
     let shards = shards.map(|(shard, clients)| Labelled { value: shard.to_string(), figure: clients as f64 });
-    let listeners = (0..).zip(&shared.listeners).map(|(place, (address, _))| Labelled {
-        value: address.clone(),
-        figure: shared.operator.connections_of(place) as f64,
+    let in_force = shared.control.in_force();
+    let listeners = in_force.listeners.iter().map(|listener| Labelled {
+        value: listener.address.clone(),
+        figure: listener.connections(&shared.operator) as f64,
     });
     let families = [vec![one], shards.collect(), listeners.collect()];
     Answer::of(EXPOSITION, metrics::exposition(&figures(shared), &families))
@@ -89,14 +90,15 @@ pub(crate) fn counters(shared: &Shared) -> Answer {
 }
 
 pub(crate) fn listeners(shared: &Shared) -> Answer {
-    let describe = |(place, (address, transport)): (u16, &(String, String))| {
+    let describe = |(place, listener): (usize, &Listener)| {
         json!({
             "listener": place,
-            "address": address,
-            "transport": transport,
-            "connections": shared.operator.connections_of(place),
+            "address": listener.address,
+            "transport": listener.transport,
+            "connections": listener.connections(&shared.operator),
         })
     };
-    let listeners: Vec<Value> = (0..).zip(&shared.listeners).map(describe).collect();
+    let in_force = shared.control.in_force();
+    let listeners: Vec<Value> = in_force.listeners.iter().enumerate().map(describe).collect();
     Answer::json(&json!({ "listeners": listeners }))
 }

@@ -4,15 +4,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use base::{Budget, Purpose, ShardId};
-use broker::{Admission, Counters};
+use broker::Counters;
 use layers::quic::{Arrival, Begun, ConnectionEvent, ConnectionHandle, Door, EndpointEvent, Name, Transmit};
 use turn::{Board, Peer};
 
 use super::mail::{Delivery, Letter, Mail};
 use super::socket::{Udp, peer};
-use crate::listener::{FULL, FULL_LISTENER, TOO_FAST};
+use crate::listener::{DoorRules, FULL, FULL_LISTENER, Rules, TOO_FAST};
 use crate::log::Log;
-use crate::rate::Rates;
 
 /// Handshakes that a turn begins, of all listeners. Each costs a signature.
 const ACCEPTS_PER_TURN: usize = 8;
@@ -33,13 +32,14 @@ pub(crate) struct Doors {
 
 /// The door of a listener.
 pub(crate) struct Entrance {
-    pub(crate) door: Door,
-    pub(crate) listener: u16,
-    pub(crate) admission: Admission,
-    pub(crate) connections_max: usize,
-    pub(crate) rates: Rates,
+    door: Door,
+    /// The place of its socket, which names its connections.
+    place: u16,
+    rules: DoorRules,
+    /// A reload has removed the listener: nobody comes in.
+    is_closed: bool,
     /// The shards of its connections, by their numbers.
-    pub(crate) routes: Vec<Option<ShardId>>,
+    routes: Vec<Option<ShardId>>,
 }
 
 /// The things that a turn of the doors uses.
@@ -52,13 +52,12 @@ pub(super) struct Around<'a> {
 
 impl Doors {
     pub(crate) fn new(
-        doors: Vec<Entrance>,
         shards: usize,
         connections_max: usize,
         (counters, budget): (Arc<Counters>, Arc<Budget>),
     ) -> Self {
         Self {
-            doors,
+            doors: Vec::new(),
             connections_max,
             counters,
             budget,
@@ -67,6 +66,28 @@ impl Doors {
             answer: Vec::new(),
             is_closed: false,
         }
+    }
+
+    pub(super) fn open(&mut self, entrance: Entrance) {
+        self.doors.push(entrance);
+    }
+
+    pub(super) fn change(&mut self, number: u16, next: u16, rules: &Rules, board: &Board) {
+        let entrance = self.doors.iter_mut().find(|entrance| entrance.rules.number == number);
+        entrance.into_iter().for_each(|entrance| entrance.rules.change(next, rules, board));
+    }
+
+    pub(super) fn close_one(&mut self, number: u16) {
+        let entrance = self.doors.iter_mut().find(|entrance| entrance.rules.number == number);
+        entrance.into_iter().for_each(|entrance| entrance.is_closed = true);
+    }
+
+    pub(super) fn forget(&mut self, place: u16) {
+        self.doors.retain(|entrance| entrance.place != place);
+    }
+
+    pub(super) fn change_connections_max(&mut self, most: usize) {
+        self.connections_max = most;
     }
 
     pub(super) fn close(&mut self) {
@@ -82,9 +103,9 @@ impl Doors {
     pub(super) fn turn(&mut self, sockets: &mut [Option<Udp>], around: &mut Around<'_>) {
         let Self { doors, outgoing, received, answer, counters, .. } = self;
         for entrance in doors.iter_mut() {
-            let socket = sockets.get_mut(usize::from(entrance.listener)).and_then(Option::as_mut);
+            let socket = sockets.get_mut(usize::from(entrance.place)).and_then(Option::as_mut);
             let Some(socket) = socket.filter(|socket| socket.is_readable()) else { continue };
-            let asks_proof = entrance.rates.has_limits();
+            let asks_proof = entrance.rules.rates.has_limits();
             socket.receive(received, |socket, datagram| {
                 answer.clear();
                 let bytes = datagram.bytes.len();
@@ -113,8 +134,7 @@ impl Doors {
     fn accept(&mut self, sockets: &mut [Option<Udp>], around: &mut Around<'_>) {
         let mut left = ACCEPTS_PER_TURN;
         for entrance in &mut self.doors {
-            let Some(socket) = sockets.get_mut(usize::from(entrance.listener)).and_then(Option::as_mut)
-            else {
+            let Some(socket) = sockets.get_mut(usize::from(entrance.place)).and_then(Option::as_mut) else {
                 continue;
             };
             while left > 0
@@ -123,8 +143,9 @@ impl Doors {
                 left -= 1;
                 self.answer.clear();
                 let from = Peer::from(peer(remote));
-                let is_refused =
-                    self.is_closed || entrance.refuses(from, self.connections_max, &self.counters, around);
+                let is_refused = self.is_closed
+                    || entrance.is_closed
+                    || entrance.refuses(from, self.connections_max, &self.counters, around);
                 if is_refused {
                     if let Some(transmit) = entrance.door.refuse(&mut self.answer) {
                         send(socket, &transmit, &self.answer);
@@ -145,7 +166,7 @@ impl Doors {
 
     /// Takes in what a connection says about its connection ids.
     pub(super) fn tell(&mut self, name: Name, event: EndpointEvent) {
-        let Some(entrance) = self.doors.iter_mut().find(|entrance| entrance.listener == name.listener) else {
+        let Some(entrance) = self.doors.iter_mut().find(|entrance| entrance.place == name.listener) else {
             return;
         };
         let route = entrance.route(name.handle);
@@ -183,12 +204,17 @@ impl Doors {
 }
 
 impl Entrance {
+    /// The door of a listener whose socket has this place, which is also the number of its connections for now.
+    pub(crate) fn new(door: Door, place: u16, rules: &Rules) -> Self {
+        Self { door, place, rules: DoorRules::new(place, rules), is_closed: false, routes: Vec::new() }
+    }
+
     fn route(&self, handle: ConnectionHandle) -> Option<ShardId> {
         self.routes.get(handle.0).copied().flatten()
     }
 
     fn delivery(&self, handle: ConnectionHandle, event: ConnectionEvent, bytes: usize) -> Delivery {
-        Delivery::Event { name: Name { listener: self.listener, handle }, event, bytes }
+        Delivery::Event { name: Name { listener: self.place, handle }, event, bytes }
     }
 
     /// Whether a connection from this address is one too many.
@@ -201,9 +227,9 @@ impl Entrance {
     ) -> bool {
         let (counter, notice) = if around.board.connections() >= connections_max {
             (&counters.refused_connections_max, FULL)
-        } else if around.board.connections_of(self.listener) >= self.connections_max {
+        } else if self.rules.is_full(around.board) {
             (&counters.refused_connections_listener, FULL_LISTENER)
-        } else if self.rates.is_exceeded_by(from, around.now_ms) {
+        } else if self.rules.rates.is_exceeded_by(from, around.now_ms) {
             (&counters.refused_connection_rate, TOO_FAST)
         } else {
             return false;
@@ -222,13 +248,14 @@ impl Entrance {
         board: &Board,
     ) -> (ShardId, Delivery) {
         let shard = board.charge_least_loaded();
-        board.charge_listener(self.listener);
+        let (listener, admission) = (self.rules.number, self.rules.admission.clone());
+        board.charge_listener(listener);
         if self.routes.len() <= handle.0 {
             self.routes.resize(handle.0 + 1, None);
         }
         self.routes[handle.0] = Some(shard);
-        let name = Name { listener: self.listener, handle };
-        (shard, Delivery::Begun { name, begun: Box::new(begun), peer, admission: self.admission.clone() })
+        let name = Name { listener: self.place, handle };
+        (shard, Delivery::Begun { name, begun: Box::new(begun), peer, admission, listener })
     }
 }
 

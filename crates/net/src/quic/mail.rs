@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base::Charge;
-use broker::Admission;
+use broker::{Admission, Dismissal};
 use layers::quic::{Begun, ConnectionEvent, EndpointEvent, Name};
 use turn::Peer;
 
@@ -21,6 +21,8 @@ pub(crate) enum Letter {
         bytes: usize,
         _charge: Charge,
     },
+    /// A reload has removed a listener, or has changed its rules.
+    Dismiss { listener: u16, whom: Dismissal },
     /// To the shard with the doors.
     Told(Vec<(Name, EndpointEvent)>),
 }
@@ -28,7 +30,7 @@ pub(crate) enum Letter {
 /// A thing that the shard of a connection has to know.
 pub(crate) enum Delivery {
     /// A new connection, with the rules of its listener.
-    Begun { name: Name, begun: Box<Begun>, peer: Peer, admission: Admission },
+    Begun { name: Name, begun: Box<Begun>, peer: Peer, admission: Admission, listener: u16 },
     /// A datagram of this many bytes, or connection ids.
     Event { name: Name, event: ConnectionEvent, bytes: usize },
 }
@@ -57,6 +59,11 @@ impl Mail {
         self.waiting_bytes.load(Ordering::Relaxed) > BYTES_MAX
     }
 
+    /// Connections that were accepted under this number leave the shard.
+    pub(crate) fn dismiss(&self, listener: u16, whom: Dismissal) {
+        self.post(Letter::Dismiss { listener, whom });
+    }
+
     pub(super) fn post(&self, letter: Letter) {
         if let Letter::Deliveries { bytes, .. } = &letter {
             self.waiting_bytes.fetch_add(*bytes, Ordering::Relaxed);
@@ -68,7 +75,7 @@ impl Mail {
         self.inbox.take(into);
         let bytes = into.iter().map(|letter| match letter {
             Letter::Deliveries { bytes, .. } => *bytes,
-            Letter::Told(_) => 0,
+            Letter::Told(_) | Letter::Dismiss { .. } => 0,
         });
         self.waiting_bytes.fetch_sub(bytes.sum(), Ordering::Relaxed);
     }

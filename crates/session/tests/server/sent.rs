@@ -282,6 +282,6 @@ fn an_acknowledgement_that_only_says_success_needs_no_packet() {
 #[test]
 fn a_session_is_small() {
     // State that most sessions do not have is behind pointers. The rest is the cost of an idle connection, of which
-    // there may be a million.
-    assert!(size_of::<pondhawk_session::Session>() <= 80, "{} bytes", size_of::<pondhawk_session::Session>());
+    // there may be a million. Eight bytes are the limits that the client was told, which hold although settings change.
+    assert!(size_of::<pondhawk_session::Session>() <= 88, "{} bytes", size_of::<pondhawk_session::Session>());
 }

@@ -1,0 +1,172 @@
+//! A configuration that takes the place of another one while the broker runs.
+
+use crate::keys::{Global, Listener};
+use crate::load::Config;
+use crate::schema::Applies;
+
+/// A key whose value differs between two configurations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The key with its table, such as `limits.packet_bytes` or `listener[127.0.0.1:1883].max_qos`.
+    pub key: String,
+    /// The new value, as the file would say it. Empty if there is none.
+    pub value: String,
+    /// The moment from which the new value counts.
+    pub applies: Applies,
+}
+
+/// The differences between two configurations.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// Keys with other values, in the order of the manual.
+    pub keys: Vec<Change>,
+    /// For each listener of the new configuration: the place of the same listener in the former one.
+    pub former: Vec<Option<usize>>,
+    /// The places of the listeners that are gone, in the former configuration.
+    pub removed: Vec<usize>,
+}
+
+impl Config {
+    /// Takes over all values of a newer configuration that may change while the broker runs, and returns the differences.
+    ///
+    /// A value that needs a restart stays as it is. A listener is the same in both configurations if it has the same
+    /// address. Of several with one address, which is possible with port 0, the first is the first.
+    pub fn take_over(&mut self, new: &Self) -> Changes {
+        let mut changes = Changes::default();
+        let (mut global, keys) = (self.global(), &mut changes.keys);
+        global.take_over(&new.global(), "", keys);
+        let Global { shards, data_dir, user, pid_file, .. } = global;
+        (self.shards, self.data_dir, self.user, self.pid_file) = (shards, data_dir, user, pid_file);
+        self.auth.take_over(&new.auth, "auth.", keys);
+        self.take_over_listeners(&new.listeners, &mut changes);
+        self.loopback_by_default = new.loopback_by_default;
+        self.not_open.clone_from(&new.not_open);
+        let keys = &mut changes.keys;
+        self.take_over_limits(new, keys);
+        self.sessions.take_over(&new.sessions, "sessions.", keys);
+        self.shared.take_over(&new.shared, "shared.", keys);
+        self.journal.take_over(&new.journal, "journal.", keys);
+        self.log.take_over(&new.log, "log.", keys);
+        self.sys.take_over(&new.sys, "sys.", keys);
+        self.admin.take_over(&new.admin, "admin.", keys);
+        changes
+    }
+
+    fn take_over_listeners(&mut self, new: &[Listener], changes: &mut Changes) {
+        let mut is_taken = vec![false; self.listeners.len()];
+        let mut listeners = Vec::new();
+        for listener in new {
+            let mut places = (0..self.listeners.len()).filter(|place| !is_taken[*place]);
+            let place = places.find(|place| self.listeners[*place].address == listener.address);
+            changes.former.push(place);
+            let name = format!("listener[{}]", listener.address);
+            let Some(place) = place else {
+                changes.keys.push(of_listener(name, "added"));
+                listeners.push(listener.clone());
+                continue;
+            };
+            is_taken[place] = true;
+            let mut same = self.listeners[place].clone();
+            same.take_over(listener, &format!("{name}."), &mut changes.keys);
+            listeners.push(same);
+        }
+        for (place, listener) in self.listeners.iter().enumerate().filter(|(place, _)| !is_taken[*place]) {
+            changes.keys.push(of_listener(format!("listener[{}]", listener.address), "removed"));
+            changes.removed.push(place);
+        }
+        self.listeners = listeners;
+    }
+
+    /// A packet has to fit into a segment of the journal, and segments stay as they are.
+    fn take_over_limits(&mut self, new: &Self, keys: &mut Vec<Change>) {
+        let (before, bytes_max) = (self.limits.packet_bytes, self.journal.segment_bytes_min / 4);
+        let from = keys.len();
+        self.limits.take_over(&new.limits, "limits.", keys);
+        if self.limits.packet_bytes > bytes_max.max(before) {
+            self.limits.packet_bytes = before;
+            keys[from..]
+                .iter_mut()
+                .filter(|change| change.key == "limits.packet_bytes")
+                .for_each(|change| change.applies = Applies::Restart);
+        }
+    }
+}
+
+fn of_listener(key: String, value: &str) -> Change {
+    Change { key, value: value.to_owned(), applies: Applies::Reload }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Flags, Machine, Source};
+
+    fn parse(text: &str) -> Config {
+        let machine = Machine { cores: 1, memory_bytes: 1 << 30, open_files: 1_024, state_dir: "/s".into() };
+        Config::parse(Some(Source { name: "pond.toml", text }), &Flags::default(), &machine).unwrap()
+    }
+
+    #[test]
+    fn each_key_is_taken_over_or_needs_a_restart_as_its_row_says() {
+        let mut config = parse(
+            "shards = 1\n[limits]\nconnections = 5\n[log]\nlevel = \"warn\"\n[sys]\ninterval = \"5 s\"\n",
+        );
+        let new = parse(
+            "shards = 2\n[limits]\nconnections = 6\n[log]\nlevel = \"info\"\n[sys]\ninterval = \"6 s\"\n",
+        );
+        let changes = config.take_over(&new);
+        let keys: Vec<_> = changes.keys.iter().map(|change| (change.key.as_str(), change.applies)).collect();
+        let expected = [
+            ("shards", Applies::Restart),
+            ("limits.connections", Applies::Reload),
+            ("log.level", Applies::Reload),
+            ("sys.interval", Applies::Restart),
+        ];
+        assert_eq!(keys, expected);
+        assert_eq!((config.shards, config.limits.connections), (1, 6));
+        assert_eq!(config.log.level, new.log.level);
+        assert_ne!(config.sys, new.sys);
+        assert_eq!(config.take_over(&config.clone()).keys, []);
+    }
+
+    #[test]
+    fn listeners_are_the_same_by_their_addresses() {
+        let listener =
+            |port: u16, rest: &str| format!("[[listener]]\naddress = \"127.0.0.1:{port}\"\n{rest}");
+        let mut config = parse(
+            &(listener(1, "")
+                + &listener(2, "backlog = 5\n")
+                + &listener(0, "")
+                + &listener(0, "max_qos = 1\n")),
+        );
+        let new = parse(
+            &(listener(2, "max_qos = 0\nbacklog = 6\n")
+                + &listener(3, "")
+                + &listener(0, "")
+                + &listener(0, "max_qos = 1\n")),
+        );
+        let changes = config.take_over(&new);
+        assert_eq!(changes.former, [Some(1), None, Some(2), Some(3)]);
+        assert_eq!(changes.removed, [0]);
+        let keys: Vec<_> =
+            changes.keys.iter().map(|change| (change.key.as_str(), change.value.as_str())).collect();
+        let expected = [
+            ("listener[127.0.0.1:2].backlog", "6"),
+            ("listener[127.0.0.1:2].max_qos", "0"),
+            ("listener[127.0.0.1:3]", "added"),
+            ("listener[127.0.0.1:1]", "removed"),
+        ];
+        assert_eq!(keys, expected);
+        assert_eq!((config.listeners[0].backlog, config.listeners[0].max_qos), (5, 0));
+    }
+
+    #[test]
+    fn a_packet_that_fits_into_no_segment_needs_a_restart() {
+        let mut config = parse("[limits]\npacket_bytes = \"2 MiB\"\n");
+        let changes = config.take_over(&parse("[limits]\npacket_bytes = \"16 MiB\"\n"));
+        assert_eq!(config.limits.packet_bytes, 2 << 20);
+        assert!(changes.keys.iter().all(|change| change.applies == Applies::Restart), "{changes:?}");
+        assert_eq!(config.take_over(&parse("[limits]\npacket_bytes = \"1 MiB\"\n")).keys.len(), 1);
+        assert_eq!(config.limits.packet_bytes, 1 << 20);
+    }
+}

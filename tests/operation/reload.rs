@@ -1,0 +1,326 @@
+//! Reloads of the configuration: they are all or nothing, and connections that may stay stay.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+
+use pondhawk_tests::packet::{self, Connect};
+use pondhawk_tests::{Broker, Client, Options, Random, RawClient, Version, until};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::admin::Server;
+
+/// The log says this at the end of a reload.
+const DONE: &str = "the configuration was read again";
+/// The log says this when a file is refused.
+const REFUSED: &str = "the configuration stays as it was";
+
+/// A configuration file, and the broker that has read it.
+struct Place {
+    directory: TempDir,
+    broker: Broker,
+}
+
+impl Place {
+    fn new(shards: u16, text: &str) -> Self {
+        let directory = TempDir::new().expect("there is a place for temporary files");
+        let file = directory.path().join("pond.toml");
+        fs::write(&file, format!("shards = {shards}\n{text}")).expect("a temporary file can be written");
+        let broker = Broker::start(&Options { file: Some(file), ..Options::default() });
+        Self { directory, broker }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Replaces a file at once, as editors do.
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path("new"), text).expect("a temporary file can be written");
+        fs::rename(self.path("new"), self.path(name)).expect("it can be renamed");
+    }
+
+    /// Replaces the configuration, and waits until the broker has read it. Returns the line in the log.
+    fn reload(&self, text: &str, said: &str) -> String {
+        self.write("pond.toml", text);
+        self.hang_up(said)
+    }
+
+    fn hang_up(&self, said: &str) -> String {
+        let before = self.broker.log_lines(said).len();
+        self.broker.hang_up();
+        until(said, || self.broker.log_lines(said).into_iter().nth(before))
+    }
+}
+
+/// Ports of this machine that are free now.
+fn free_ports<const COUNT: usize>() -> [u16; COUNT] {
+    let sockets = [(); COUNT].map(|()| TcpListener::bind("127.0.0.1:0").expect("there is a free port"));
+    sockets.map(|socket| socket.local_addr().expect("it is bound").port())
+}
+
+fn listener(port: u16, keys: &str) -> String {
+    format!("[[listener]]\naddress = \"127.0.0.1:{port}\"\n{keys}\n")
+}
+
+fn local(port: u16) -> SocketAddr {
+    ([127, 0, 0, 1], port).into()
+}
+
+fn client(port: u16, version: Version, name: &str) -> Client {
+    Client::connect(local(port), &Connect::new(version, name))
+}
+
+/// The largest packet that a new client is told.
+fn packet_bytes(port: u16) -> u32 {
+    let mut connection = RawClient::connect(local(port));
+    connection.send(&Connect::new(Version::V5, "asks").bytes());
+    let answer = connection.read_packet();
+    assert!(packet::is_accepted(&answer), "{answer:02x?}");
+    let place = answer.iter().position(|byte| *byte == 0x27).expect("Maximum Packet Size is announced");
+    u32::from_be_bytes(answer[place + 1..place + 5].try_into().expect("four bytes"))
+}
+
+fn is_closed(port: u16) -> bool {
+    TcpStream::connect(local(port)).is_err()
+}
+
+#[test]
+fn listeners_come_and_go_and_the_connections_of_others_stay() {
+    for shards in [1, 3] {
+        let [first, second, third] = free_ports();
+        let place = Place::new(shards, &(listener(first, "") + &listener(second, "")));
+        let mut stays = client(first, Version::V5, "stays");
+        stays.subscribe("pond");
+        let mut goes: Vec<Client> = [Version::V3_1_1, Version::V5]
+            .into_iter()
+            .enumerate()
+            .map(|(number, version)| client(second, version, &format!("goes{number}")))
+            .collect();
+        let mut silent = RawClient::connect(local(second));
+        place.reload(&(listener(first, "") + &listener(third, "")), DONE);
+        assert!(is_closed(second));
+        goes.iter_mut().for_each(|client| client.expect_disconnect(0x98));
+        silent.expect_closed();
+        client(third, Version::V5, "new").publish("pond", b"fish");
+        stays.expect_message("pond", b"fish");
+        // The address is free again, and gets other clients.
+        place.reload(&(listener(second, "") + &listener(first, "")), DONE);
+        assert!(is_closed(third));
+        client(second, Version::V3_1_1, "back").publish("pond", b"frog");
+        stays.expect_message("pond", b"frog");
+    }
+}
+
+#[test]
+fn an_invalid_file_changes_nothing_and_the_log_names_the_place() {
+    let [first, second, taken] = free_ports();
+    let good = listener(first, "") + "[limits]\npacket_bytes = 4000\n";
+    let place = Place::new(2, &good);
+    let mut stays = client(first, Version::V5, "stays");
+    let socket = TcpListener::bind(local(taken)).expect("the port was free");
+    let users = place.path("users");
+    let bad = [
+        ("[limits]\npacket_bytes = 5000\nno_such_key = 1\n".to_owned(), "pond.toml:3"),
+        (listener(second, "") + &listener(taken, ""), "another program uses it"),
+        (listener(second, "") + &format!("[auth]\npassword_file = {users:?}\n"), "users"),
+        (listener(second, "tls_certificate = \"/nowhere\"\ntls_key = \"/nowhere\""), "tls_certificate"),
+    ];
+    for (text, why) in bad {
+        let line = place.reload(&text, REFUSED);
+        assert!(place.broker.log().contains(why), "{why}: {line}");
+        assert_eq!(packet_bytes(first), 4000);
+        assert!(is_closed(second), "{why}");
+        stays.subscribe("a");
+    }
+    drop(socket);
+    fs::remove_file(place.path("pond.toml")).expect("it is there");
+    place.hang_up(REFUSED);
+    stays.subscribe("b");
+    place.reload(&good, DONE);
+}
+
+/// The new address needs the port of the former one.
+#[test]
+fn an_address_that_overlaps_with_a_former_one_takes_its_port_and_gives_it_back() {
+    let [port, taken] = free_ports();
+    let place = Place::new(2, &listener(port, ""));
+    let everywhere = format!("[[listener]]\naddress = \"0.0.0.0:{port}\"\nallow_anonymous = true\n");
+    let socket = TcpListener::bind(local(taken)).expect("the port was free");
+    let mut stays = client(port, Version::V5, "stays");
+    place.reload(&(everywhere.clone() + &listener(taken, "")), REFUSED);
+    stays.subscribe("pond");
+    client(port, Version::V5, "new").publish("pond", b"fish");
+    stays.expect_message("pond", b"fish");
+    drop(socket);
+    place.reload(&everywhere, DONE);
+    stays.expect_disconnect(0x98);
+    drop(client(port, Version::V5, "new"));
+}
+
+#[test]
+fn the_server_for_operators_shows_what_a_reload_has_changed() {
+    let [first, second, third] = free_ports();
+    let admin = "[admin]\naddress = \"127.0.0.1:0\"\n";
+    let place = Place::new(2, &(listener(first, "") + &listener(second, "") + admin));
+    let server = Server::of(&place.broker);
+    let _stays = client(second, Version::V5, "stays");
+    let sessions = "[sessions]\nqueue_messages = 77\n";
+    place.write("pond.toml", &(listener(third, "") + &listener(second, "max_qos = 1") + admin + sessions));
+    assert_eq!(server.send("POST", "/api/v1/reload", "", "").status, 200);
+    place.broker.wait_for_log(DONE);
+    let _new = client(third, Version::V5, "new");
+    let listeners = server.value("/api/v1/listeners");
+    let shown = |listener: &Value| (listener["address"].to_string(), listener["connections"].as_u64());
+    let shown: Vec<_> = listeners["listeners"].as_array().into_iter().flatten().map(shown).collect();
+    let expected = [third, second].map(|port| (format!("\"127.0.0.1:{port}\""), Some(1)));
+    assert_eq!(shown, expected);
+    for (client_id, port) in [("stays", second), ("new", third)] {
+        let client = server.value(&format!("/api/v1/clients/{client_id}"));
+        assert_eq!(client["listener"], format!("127.0.0.1:{port}"));
+    }
+    let configuration = server.value("/api/v1/configuration").to_string();
+    for (text, is_in_force) in
+        [("queue_messages = 77", true), ("max_qos = 1", true), (&format!("127.0.0.1:{first}"), false)]
+    {
+        assert_eq!(configuration.contains(text), is_in_force, "{text}: {configuration}");
+    }
+}
+
+#[test]
+fn limits_hold_for_new_connections_and_clients_keep_what_they_were_told() {
+    let [port] = free_ports();
+    let text = |bytes: u32, more: &str| listener(port, more) + &format!("[limits]\npacket_bytes = {bytes}\n");
+    let place = Place::new(2, &text(10_000, ""));
+    let mut old = client(port, Version::V5, "old");
+    old.subscribe("pond");
+    place.reload(&text(2_000, "max_qos = 0"), DONE);
+    assert_eq!(packet_bytes(port), 2_000);
+    old.publish("pond", &[7; 9_000]);
+    old.expect_message("pond", &[7; 9_000]);
+    let mut new = client(port, Version::V5, "new");
+    new.send(&packet::publish(Version::V5, "pond", &[7; 3_000]));
+    new.expect_disconnect(0x95);
+    // QoS 1 as well.
+    old.send(&packet::packet(0x32, &[&packet::string("pond"), &[0, 9][..], &[0], b"x"].concat()));
+    until("it is acknowledged", || old.read_packet().starts_with(&[0x40]).then_some(()));
+}
+
+#[test]
+fn a_key_that_needs_a_restart_is_named_and_the_others_count() {
+    let [port] = free_ports();
+    let place = Place::new(1, &(listener(port, "") + "[limits]\npacket_bytes = 3000\n"));
+    place.reload(&format!("shards = 2\n{}[limits]\npacket_bytes = 4000\n", listener(port, "")), DONE);
+    assert_eq!(place.broker.log_lines("shards = 2 needs a restart").len(), 1);
+    assert_eq!(packet_bytes(port), 4_000);
+}
+
+#[test]
+fn clients_that_may_not_connect_any_more_leave() {
+    let [first, second] = free_ports();
+    let place = Place::new(2, &(listener(first, "allow_anonymous = true") + &listener(second, "")));
+    let mut stranger = client(first, Version::V5, "stranger");
+    let mut other = client(second, Version::V5, "other");
+    place.reload(&(listener(first, "allow_anonymous = false") + &listener(second, "")), DONE);
+    stranger.expect_disconnect(0x98);
+    other.subscribe("a");
+    place.reload(
+        &(listener(first, "allow_anonymous = true") + &listener(second, "mount_point = \"a/\"")),
+        DONE,
+    );
+    other.expect_disconnect(0x98);
+    drop(client(first, Version::V5, "stranger"));
+}
+
+/// Many signals at once, and a file that changes meanwhile.
+#[test]
+fn a_burst_of_signals_ends_with_the_last_file() {
+    let [port] = free_ports();
+    let text = |bytes: u32| listener(port, "") + &format!("[limits]\npacket_bytes = {bytes}\n");
+    let place = Place::new(2, &text(2_000));
+    let mut stays = client(port, Version::V5, "stays");
+    for number in 1..=100 {
+        place.write("pond.toml", &text(2_000 + number));
+        place.broker.hang_up();
+    }
+    until("the last file counts", || (packet_bytes(port) == 2_100).then_some(()));
+    stays.subscribe("a");
+}
+
+/// Mosquitto's own file, with Mosquitto's signal.
+#[test]
+fn a_file_of_mosquitto_is_read_again_too() {
+    let [first, second] = free_ports();
+    let directory = TempDir::new().expect("there is a place for temporary files");
+    let file = directory.path().join("mosquitto.conf");
+    let text = |port: u16| format!("listener {port} 127.0.0.1\n");
+    let all = "user root\nallow_anonymous true\n";
+    fs::write(&file, all.to_owned() + &text(first)).expect("a temporary file can be written");
+    let broker = Broker::start(&Options { file: Some(file.clone()), ..Options::default() });
+    let mut stays = client(first, Version::V3_1_1, "stays");
+    fs::write(&file, all.to_owned() + &text(first) + &text(second)).expect("it can be written");
+    broker.hang_up();
+    broker.wait_for_log(DONE);
+    drop(client(second, Version::V5, "new"));
+    fs::write(&file, "listener 1883 127.0.0.1\nno_such_directive\n").expect("it can be written");
+    broker.hang_up();
+    broker.wait_for_log(REFUSED);
+    assert!(broker.log().contains("mosquitto.conf:2"), "the line is named");
+    stays.subscribe("a");
+}
+
+/// Number of reloads. A long run sets `PONDHAWK_RELOADS`, such as 1000.
+fn reloads() -> usize {
+    std::env::var("PONDHAWK_RELOADS").ok().and_then(|text| text.parse().ok()).unwrap_or(50)
+}
+
+fn seed() -> u64 {
+    std::env::var("PONDHAWK_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(19)
+}
+
+/// After each reload, clients are connected where they should be and nowhere else, and messages go through.
+#[test]
+fn random_files_under_load_lose_no_connection_that_should_stay() {
+    let ports: [u16; 4] = free_ports();
+    let seed = seed();
+    println!("PONDHAWK_SEED={seed}");
+    let mut random = Random::of(seed, 0);
+    let place = Place::new(2, &listener(ports[0], ""));
+    let mut always = client(ports[0], Version::V5, "always");
+    always.subscribe("pond/#");
+    let mut is_open = [true, false, false, false];
+    let mut others: [Vec<Client>; 4] = Default::default();
+    let mut bytes = 2 << 20;
+    for number in 0..reloads() {
+        let mut wanted = [true; 4];
+        wanted[1..].iter_mut().for_each(|open| *open = random.below(2) == 1);
+        let wanted_bytes = 2_000 + u32::try_from(random.below(100_000)).expect("it is small");
+        let text = ports.iter().zip(wanted).filter(|(_, open)| *open);
+        let text: String = text.map(|(port, _)| listener(*port, "")).collect();
+        let text = format!("{text}[limits]\npacket_bytes = {wanted_bytes}\n");
+        let is_valid = random.below(4) > 0;
+        let (text, said) = if is_valid { (text, DONE) } else { (text + "nonsense = 1\n", REFUSED) };
+        place.reload(&text, said);
+        if is_valid {
+            bytes = wanted_bytes;
+            for (clients, (was, now)) in others.iter_mut().zip(is_open.into_iter().zip(wanted)) {
+                if was && !now {
+                    clients.drain(..).for_each(|mut client| client.expect_disconnect(0x98));
+                }
+            }
+            is_open = wanted;
+        }
+        assert_eq!(packet_bytes(ports[0]), bytes, "reload {number}");
+        for (place, (port, open)) in ports.iter().zip(is_open).enumerate() {
+            assert_eq!(is_closed(*port), !open, "port {place}, reload {number}");
+            if open && others[place].len() < 3 {
+                others[place].push(client(*port, Version::V5, &format!("{place}-{number}")));
+            }
+            for client in &mut others[place] {
+                client.publish("pond/a", b"fish");
+                always.expect_message("pond/a", b"fish");
+            }
+        }
+    }
+}
