@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use pondhawk_tests::packet::{self, Connect};
-use pondhawk_tests::{Broker, Client, Options, Random, RawClient, Version, until};
+use pondhawk_tests::{Broker, Client, Options, Program, Random, RawClient, Version, pondhawk, until};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -128,8 +130,9 @@ fn an_invalid_file_changes_nothing_and_the_log_names_the_place() {
         (listener(second, "tls_certificate = \"/nowhere\"\ntls_key = \"/nowhere\""), "tls_certificate"),
     ];
     for (text, why) in bad {
-        let line = place.reload(&text, REFUSED);
-        assert!(place.broker.log().contains(why), "{why}: {line}");
+        place.reload(&text, REFUSED);
+        // The place is on a further line.
+        place.broker.wait_for_log(why);
         assert_eq!(packet_bytes(first), 4000);
         assert!(is_closed(second), "{why}");
         stays.subscribe("a");
@@ -245,6 +248,67 @@ fn a_burst_of_signals_ends_with_the_last_file() {
         place.broker.hang_up();
     }
     until("the last file counts", || (packet_bytes(port) == 2_100).then_some(()));
+    stays.subscribe("a");
+}
+
+/// Makes an authority and a certificate of `localhost`, and returns the keys that name them.
+fn certificate(directory: &Path) -> String {
+    let mut program = Command::new(pondhawk());
+    let made = program.args(["certs", "init"]).arg(directory).args(["--host", "localhost"]).output();
+    assert!(made.is_ok_and(|output| output.status.success()), "the certificate is made");
+    let [certificate, key] = ["server.pem", "server.key"].map(|name| directory.join(name));
+    format!("tls_certificate = {certificate:?}\ntls_key = {key:?}\n")
+}
+
+#[test]
+fn handshakes_of_a_listener_that_is_removed_end_and_so_do_its_connections_of_quic() {
+    let [plain, secure] = free_ports();
+    let place = Place::new(3, &listener(plain, ""));
+    let mut stays = client(plain, Version::V5, "stays");
+    let keys = certificate(&place.path("certificates"));
+    let quic = format!("[[listener]]\naddress = \"quic://127.0.0.1:{secure}\"\n{keys}");
+    place.reload(&(listener(plain, "") + &listener(secure, &keys) + &quic), DONE);
+    // The beginning of a record of TLS.
+    let mut handshakes: Vec<RawClient> = (0..5).map(|_| RawClient::connect(local(secure))).collect();
+    handshakes.iter_mut().for_each(|handshake| handshake.send(b"\x16\x03\x01\x01\x00\x01"));
+    let mut program = Command::new(pondhawk());
+    program.args(["sub", "-i", "over-quic", "-L", &format!("quic://localhost:{secure}/pond"), "--cafile"]);
+    program.arg(place.path("certificates/ca.pem"));
+    let _subscriber = Program::start(program);
+    place.broker.wait_for_log("connected client_id=over-quic");
+    place.reload(&listener(plain, ""), DONE);
+    handshakes.iter_mut().for_each(RawClient::expect_closed);
+    let line = place.broker.wait_for_log("disconnected client_id=over-quic");
+    assert!(line.contains("reason=0x98"), "{line}");
+    assert!(is_closed(secure));
+    stays.subscribe("a");
+}
+
+/// Files that only the superuser may read stay in use as they were read at the start. Other users than the superuser have
+/// nothing to give up, so that the test shows nothing then.
+#[test]
+fn files_that_may_not_be_read_any_more_stay_as_they_were() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let [port, second] = free_ports();
+    let directory = TempDir::new().expect("there is a place for temporary files");
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let (file, users) = (directory.path().join("pond.toml"), directory.path().join("users"));
+    fs::write(&users, "").expect("a temporary file can be written");
+    fs::set_permissions(&users, fs::Permissions::from_mode(0o600)).expect("it is ours");
+    let top = format!("user = \"nobody\"\nallow_anonymous = true\n[auth]\npassword_file = {users:?}\n");
+    fs::write(&file, top.clone() + &listener(port, "")).expect("it can be written");
+    // The broker makes the directory for its user.
+    let data_dir = Some(directory.path().join("data"));
+    let broker = Broker::start(&Options { file: Some(file.clone()), data_dir, ..Options::default() });
+    let mut stays = client(port, Version::V5, "stays");
+    fs::write(&file, top + &listener(port, "") + &listener(second, "")).expect("it can be written");
+    broker.hang_up();
+    broker.wait_for_log(DONE);
+    assert_eq!(broker.log_lines("users and rules stay as they were read at the start").len(), 1);
+    assert!(broker.log_lines("new users and rules are in use").is_empty());
+    drop(client(second, Version::V5, "new"));
     stays.subscribe("a");
 }
 
