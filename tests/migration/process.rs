@@ -126,10 +126,10 @@ fn sighup_changes_the_log_at_once_and_names_what_needs_a_restart() {
         let pid = i32::try_from(program.process_id()).ok().and_then(Pid::from_raw).expect("a number");
         kill_process(pid, Signal::HUP).expect("the broker runs");
     };
-    file(&directory, "[limits]\nconnections = 7\n[log]\nlevel = \"debug\"\n");
+    file(&directory, "[sys]\ninterval = \"7 s\"\n[log]\nlevel = \"debug\"\n");
     hang_up();
     program.wait_for("log.level = \"debug\" from now on");
-    program.wait_for("limits.connections = 7 needs a restart");
+    program.wait_for("sys.interval = \"7 s\" needs a restart");
     file(&directory, "[limits]\nconections = 8\n");
     hang_up();
     program.wait_for("the configuration stays as it was");
