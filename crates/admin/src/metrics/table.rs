@@ -124,6 +124,7 @@ pub const METRICS: &[Metric] = &[
         (Items, "reason"),
         each! {
             "user_removed" => "ended/user_removed",
+            "reload" => "ended/reload",
             "layer" => "ended/layer",
             "malformed" => "ended/malformed",
             "protocol_error" => "ended/protocol_error",
@@ -559,14 +560,22 @@ pub const METRICS: &[Metric] = &[
         "files_read_again_total",
         Counter,
         (Items, "of"),
-        each! { "certificates" => "certificates/read_again", "access" => "access/read_again" },
+        each! {
+            "certificates" => "certificates/read_again",
+            "access" => "access/read_again",
+            "configuration" => "config/reloads",
+        },
         "Changed files that were read again.",
     ),
     by(
         "files_refused_total",
         Counter,
         (Items, "of"),
-        each! { "certificates" => "certificates/refused", "access" => "access/refused" },
+        each! {
+            "certificates" => "certificates/refused",
+            "access" => "access/refused",
+            "configuration" => "config/refused",
+        },
         "Changed files that were refused because of a mistake.",
     ),
     one("users", Gauge, Items, at!("access/users"), "Users in the password files."),
