@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::thread::JoinHandle;
 
-use pondhawk_tests::{Program, Version, pondhawk};
+use pondhawk_tests::{Program, Version, free_port, pondhawk};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -135,8 +135,7 @@ fn a_broker_that_disappears_is_told_of_once() {
 
 #[test]
 fn where_nobody_listens_nothing_is_found() {
-    let nobody = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let address = nobody.expect("there was a free port").to_string();
+    let address = format!("127.0.0.1:{}", free_port());
     let output = Command::new(pondhawk()).args(["probe", &address]).output().expect("it can be run");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(output.stdout.is_empty() && output.stderr.starts_with(b"error: "), "{output:?}");

@@ -1,11 +1,10 @@
 //! Every way to a server: TLS, WebSocket, and a socket of this machine, as Mosquitto serves them.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 use client::{Client, ConnectError, Endpoint, Fault, Options, Outgoing, TlsOptions, Version, filter, topic};
-use pondhawk_tests::{DEADLINE, Mosquitto};
+use pondhawk_tests::{DEADLINE, Mosquitto, free_ports};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -33,7 +32,7 @@ impl Server {
         let directory = TempDir::new().expect("there is a place for temporary files");
         certify(directory.path());
         let file = |name: &str| directory.path().join(name).display().to_string();
-        let (mqtts, ws, wss) = (free_port(), free_port(), free_port());
+        let [mqtts, ws, wss] = free_ports();
         let tls = format!("certfile {}\nkeyfile {}\n", file("server.pem"), file("server.key"));
         // The library below listens on 127.0.0.1 alone only if it is told so twice.
         let websockets = "socket_domain ipv4\nprotocol websockets\n";
@@ -74,11 +73,6 @@ impl Server {
             url(format!("unix://{}", self.file("socket").display())),
         ]
     }
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    listener.expect("there is a free port").port()
 }
 
 /// An authority, and a server and a client that it knows.

@@ -7,7 +7,7 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pondhawk_tests::{Broker, DEADLINE, Options, Program, pondhawk, until};
+use pondhawk_tests::{Broker, DEADLINE, Options, Program, free_port, pondhawk, until};
 use rustix::process::{Pid, Signal, geteuid, kill_process, test_kill_process};
 use tempfile::TempDir;
 
@@ -92,8 +92,7 @@ fn the_number_of_the_process_is_in_a_file_until_its_end() {
 #[test]
 fn in_the_background_clients_can_connect_when_the_command_has_ended() {
     let directory = directory();
-    let port =
-        TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+    let port = free_port();
     let pid_file = directory.path().join("pid");
     let path = directory.path().join("mosquitto.conf");
     let text = format!("listener {port} 127.0.0.1\nallow_anonymous true\npid_file {}\n", pid_file.display());

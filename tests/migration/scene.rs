@@ -1,14 +1,12 @@
 //! A directory with everything that configurations name, and brokers that read it.
 
 use std::fs::{self, Permissions};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::AtomicU16;
-use std::sync::atomic::Ordering::Relaxed;
 
-use pondhawk_tests::{pondhawk, until};
+use pondhawk_tests::{free_ports, pondhawk, until};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose};
 use tempfile::TempDir;
 
@@ -174,15 +172,4 @@ impl Scene {
 
 fn doors(case: &Case, ports: [u16; 4]) -> Vec<(Door, u16)> {
     case.doors.iter().map(|door| (*door, ports[door.port.saturating_sub(1)])).collect()
-}
-
-/// Ports that nobody else has, and that no other case gets. They are below those that the system chooses for connections.
-fn free_ports() -> [u16; 4] {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    let first = 12_000 + u16::try_from(std::process::id() % 40).expect("a small number") * 500;
-    let is_free = |port: &u16| TcpListener::bind(("::", *port)).is_ok();
-    [(); 4].map(|()| {
-        let mut ports = std::iter::repeat_with(|| first + NEXT.fetch_add(1, Relaxed) % 500);
-        ports.by_ref().take(500).find(is_free).expect("there is a free port")
-    })
 }

@@ -162,6 +162,22 @@ fn a_session_waits_behind_its_mount_point_and_is_nobody_elses() {
     }
 }
 
+/// An anonymous connection without a session that lasts may be gone already when the next one comes.
+#[test]
+fn a_connection_without_a_session_gives_way_to_one_behind_another_mount_point() {
+    for place in places() {
+        let mut before = client(place.house, Version::V5, "frog");
+        subscribe(&mut before, "mail");
+        for next in [place.shed, place.everywhere, place.house] {
+            let after = client(next, Version::V5, "frog");
+            // DISCONNECT: Session taken over.
+            before.expect_disconnect(0x8E);
+            before = after;
+            before.expect_only_pong();
+        }
+    }
+}
+
 #[test]
 fn aliases_stand_for_names_of_the_listener() {
     for place in places() {

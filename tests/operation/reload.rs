@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pondhawk_tests::packet::{self, Connect};
-use pondhawk_tests::{Broker, Client, Options, Program, Random, RawClient, Version, pondhawk, until};
+use pondhawk_tests::{
+    Broker, Client, Options, Program, Random, RawClient, Version, free_ports, pondhawk, until,
+};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -54,12 +56,6 @@ impl Place {
         self.broker.hang_up();
         until(said, || self.broker.log_lines(said).into_iter().nth(before))
     }
-}
-
-/// Ports of this machine that are free now.
-fn free_ports<const COUNT: usize>() -> [u16; COUNT] {
-    let sockets = [(); COUNT].map(|()| TcpListener::bind("127.0.0.1:0").expect("there is a free port"));
-    sockets.map(|socket| socket.local_addr().expect("it is bound").port())
 }
 
 fn listener(port: u16, keys: &str) -> String {

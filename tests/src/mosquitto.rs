@@ -1,13 +1,13 @@
 //! Mosquitto in the version of Debian, in a process of its own.
 
 use std::fs;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::Program;
+use crate::{Program, free_port};
 
 /// The path at which Debian installs the server. The folder is not in every user's path.
 const OF_THE_SYSTEM: &str = "/usr/sbin/mosquitto";
@@ -29,8 +29,7 @@ impl Mosquitto {
     /// # Panics
     /// If Mosquitto is not installed, or does not listen before the deadline.
     pub fn start(settings: &str) -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let address = free.expect("there is a free port");
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         // A server that root starts keeps running as root. Another user could not read the test's files.
         let text = format!(
             "listener {} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\nset_tcp_nodelay true\nuser root\nlog_dest stderr\n{settings}",

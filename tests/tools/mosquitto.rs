@@ -1,12 +1,10 @@
 //! Mosquitto, for features that Pondhawk does not have.
 
 use std::fs;
-use std::hash::{BuildHasher, RandomState};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use pondhawk_tests::Program;
+use pondhawk_tests::{Program, free_ports};
 use tempfile::TempDir;
 
 use crate::encrypted::Certificates;
@@ -86,20 +84,6 @@ impl Mosquitto {
             ("$FILE", path("file")),
         ]
     }
-}
-
-/// Returns free ports below the range from which the system chooses. The system assigns many of its own before
-/// Mosquitto listens.
-fn free_ports() -> [u16; LISTENERS] {
-    const LOWEST: u16 = 10_000;
-    const COUNT: u16 = 20_000;
-    let first = u16::try_from(RandomState::new().hash_one(LOWEST) % u64::from(COUNT)).unwrap_or_default();
-    let ports = (0..COUNT).map(|number| LOWEST + (first + number) % COUNT);
-    let free = ports.filter_map(|port| TcpListener::bind(("127.0.0.1", port)).ok());
-    let held: Vec<_> = free.take(LISTENERS).collect();
-    let ports: Vec<_> =
-        held.iter().map(|listener| listener.local_addr().expect("it is bound").port()).collect();
-    ports.try_into().expect("as many as were asked for")
 }
 
 fn configuration(folder: &Path, [plain, tls, private, guarded, web]: [u16; LISTENERS]) -> String {

@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Output, Stdio};
 use std::thread;
 
-use pondhawk_tests::{Broker, Options, Program, Version};
+use pondhawk_tests::{Broker, Options, Program, Version, free_port};
 
 use tempfile::TempDir;
 
@@ -202,8 +202,7 @@ const NO_NAME: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx
 #[test]
 fn who_gets_no_connection_is_told_where_and_what_to_do() {
     let mosquitto = Mosquitto::start();
-    let nobody = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let ports = [mosquitto.port(), mosquitto.tls_port(), nobody.expect("a free port").port()];
+    let ports = [mosquitto.port(), mosquitto.tls_port(), free_port()];
     let [plain, encrypted, nobody] = ports.map(|port| port.to_string());
     let authority = mosquitto.authority().display().to_string();
     let proxy = format!("socks5h://127.0.0.1:{nobody}");

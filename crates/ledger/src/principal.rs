@@ -37,14 +37,16 @@ impl Ledger {
     /// Whether the client identifier of a claim belongs to a user that the claimant is not.
     ///
     /// An identifier belongs to the user who has proved its name, as long as there is such a user: another user must neither
-    /// end that user's connection nor read that user's queue. It also belongs to the mount point of the owner's listener, whose
-    /// topics no client of another mount point may see.
+    /// end that user's connection nor read that user's queue. A session that lasts also belongs to the mount point of the
+    /// owner's listener, whose topics no client of another mount point may see. A connection of an unknown user without such a
+    /// session gives way, as everywhere: it may be gone already, and its shard has not said so yet.
     pub(crate) fn is_of_other_user(&self, claim: &Claim) -> bool {
-        let Some(owner) = self.owner(&claim.subscriber.client_id) else { return false };
+        let client_id = &claim.subscriber.client_id;
+        let Some(owner) = self.owner(client_id) else { return false };
         let claimant = claim.subscriber.principal();
         let realms = self.settings.guard.current();
         if !realms.is_same_mount(&owner, &claimant) {
-            return true;
+            return owner.is_proved || self.has_lasting_session(client_id);
         }
         // A name that was imported means nothing where no name is proved.
         let is_owned = owner.is_proved && (owner.tenant.is_some() || !realms.prove_nothing());
@@ -58,6 +60,13 @@ impl Ledger {
             return Some(Arc::clone(&holder.principal));
         }
         Some(self.lines.session(client.session?)?.subscriber.principal())
+    }
+
+    fn has_lasting_session(&self, client_id: &str) -> bool {
+        let session = self.claims.find(client_id).and_then(|client| client.session);
+        session
+            .and_then(|session| self.lines.session(session))
+            .is_some_and(|session| session.lasting.is_some())
     }
 
     /// The user of a session.
