@@ -10,6 +10,7 @@ mod passed;
 mod pause;
 mod reload;
 mod scan;
+mod service;
 mod stop;
 mod sys;
 mod version1;

@@ -1,6 +1,7 @@
 //! The view of a running server that operators have: its figures, and questions to its threads.
 
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use auth::Guard;
@@ -67,6 +68,29 @@ impl Operator {
     ) {
         let ask = AskLedger { question, answer: Box::new(answer) };
         self.0.switchboard.ledger.post(ToLedger::Ask(Box::new(ask)));
+    }
+
+    /// Whether all shards and the ledger answer within this time.
+    #[must_use]
+    pub fn all_answer(&self, within: Duration) -> bool {
+        let until = Instant::now() + within;
+        let (give, answers) = channel();
+        let ready = || {
+            let give = give.clone();
+            // Whoever has asked may have stopped to wait.
+            move || {
+                let _ = give.send(());
+            }
+        };
+        for shard in 0..self.shards() {
+            let ready = ready();
+            let question = broker::Question::Clients { from_slot: u32::MAX };
+            self.ask_shard(shard, question, move |_| ready());
+        }
+        let ready = ready();
+        self.ask_ledger(ledger::Question::Ping, move |_| ready());
+        let is_in_time = || answers.recv_timeout(until.saturating_duration_since(Instant::now())).is_ok();
+        (0..=self.shards()).all(|_| is_in_time())
     }
 
     /// Passes each figure of `$SYS/broker/` with its topic below that, but for rates and averages.

@@ -32,6 +32,7 @@ mod store;
 mod upkeep;
 mod users;
 mod variables;
+mod watchdog;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};

@@ -70,7 +70,7 @@ pub(crate) fn notify_stopping() {
     notify(&[NotifyState::Stopping]);
 }
 
-fn notify(states: &[NotifyState<'_>]) {
+pub(crate) fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         tracing::warn!(%error, "cannot tell the service manager");
     }

@@ -23,6 +23,7 @@ use crate::privileges::Successor;
 use crate::process::PidFile;
 use crate::reload::Reload;
 use crate::running::Running;
+use crate::watchdog::Watchdog;
 use crate::{FileLayer, admin, banner, certificates, limits, logging, process, store, variables};
 
 /// Runs the broker until SIGTERM or SIGINT, then disconnects its clients and returns.
@@ -65,14 +66,15 @@ pub(crate) fn serve(loaded: &Loaded, reload: &Reload, file_layer: FileLayer) -> 
     for name in variables::unknown(&crate::environment()) {
         tracing::warn!("the environment variable {name} sets no key");
     }
+    let watchdog = Watchdog::start(server.operator())?;
     process::notify_ready();
     forward(signals, ended, hang_up.clone());
     let event = wait(&events, &mut running, (controls.as_ref(), &server), |running| {
         hang_up.begin();
         reload.run(running, &server, &log);
     });
-    // Before the threads that it asks.
-    drop(admin);
+    // Before the threads that they ask.
+    drop((admin, watchdog));
     match event {
         Some(Ended { thread }) if thread == SIGNAL => {
             tracing::info!("stopping");
