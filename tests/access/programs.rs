@@ -67,6 +67,19 @@ fn passwd_changes_a_file_with_the_flags_of_mosquitto_passwd() {
     assert!(failed(here, &["passwd", "users", "ann"]).contains("empty"));
 }
 
+/// A directory that gives its group to new files is meant for this group.
+#[test]
+fn a_new_password_file_can_be_read_by_the_group_of_its_directory() {
+    let place = directory();
+    for (mode, expected) in [(0o750, 0o600), (0o2750, 0o640)] {
+        fs::set_permissions(place.path(), fs::Permissions::from_mode(mode)).expect("it is ours");
+        done(place.path(), &["passwd", "-c", "-b", "users", "ann", "secret"], "");
+        let mode = fs::metadata(place.path().join("users")).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, expected);
+        fs::remove_file(place.path().join("users")).expect("it is ours");
+    }
+}
+
 /// Three commands lead from nothing to a broker that knows a user.
 #[test]
 fn user_add_makes_what_a_broker_needs() {

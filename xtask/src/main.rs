@@ -9,6 +9,7 @@ mod fuzz;
 mod house;
 mod log;
 mod mutants;
+mod package;
 mod program;
 mod random;
 mod report;
@@ -54,6 +55,8 @@ cargo xtask COMMAND
                   change the code of the pure crates in 30 random places, one after the other, and see whether a test
                   notices; --only takes those whose path or description contains this; --skip leaves out the first N,
                   to go on with a run of the same seed
+  package [--program FILE] [--try]
+                  make the packages of a release; --try installs, upgrades and removes the Debian package in a fresh system
   bench [--short | NAME…]
                   take the figures of docs/BENCHMARKS.md, all or these; or only try each command
   words           count comments and sentences that are hard to read, by folder
@@ -103,6 +106,10 @@ fn run(command: &str, rest: &[String]) -> Result<ExitCode, String> {
             report.step("fuzz", |log| fuzz::run(&house, &options, log));
         }
         "abuse" => report.step("abuse", |log| suite::abuse(&house, rest, log)),
+        "package" => {
+            let options = package::Options::parse(rest)?;
+            report.step("package", |log| package::run(&house, &options, log));
+        }
         "bench" if rest == ["--short"] => report.step("bench", |log| bench::run_in_short(&house, log)),
         "bench" => report.step("bench", |log| bench::run(&house, rest, log)),
         "crash" => return program::CRASH.run(&house, rest),

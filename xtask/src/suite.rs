@@ -8,6 +8,7 @@ use crate::conformance::{self, Aim};
 use crate::fuzz;
 use crate::house::House;
 use crate::log::Log;
+use crate::package;
 use crate::program;
 use crate::report::Report;
 use crate::sim;
@@ -42,6 +43,7 @@ const STEPS: &[(&str, Work)] = &[
         tests.env("RUST_TEST_THREADS", threads.to_string());
         log.run(tests.args(["test", "--workspace", "--no-fail-fast"]))
     }),
+    ("package", package::run_in_short),
     ("crash", |house, log| program::CRASH.run_in_short(house, log)),
     ("bench", bench::run_in_short),
     ("rustdoc", |house, log| {

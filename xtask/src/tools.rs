@@ -21,6 +21,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("javac", "openjdk-17-jdk-headless"),
     ("mvn", "maven"),
     ("c++", "g++"),
+    // Looks at the unit of the packages.
+    ("systemd-analyze", "systemd"),
     // Looks at the dashboard.
     ("chromium", "chromium"),
 ];

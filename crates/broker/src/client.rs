@@ -390,7 +390,7 @@ impl Clients {
         })
     }
 
-    /// All clients.
+    /// All clients of the shard.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Client> {
         self.places.iter().filter_map(|place| place.client.as_ref())
     }

@@ -109,9 +109,9 @@ pub(crate) fn bind_interface(_: &socket2::Socket, _: &str) -> io::Result<()> {
 /// A socket that listens, and the rules for its connections.
 #[derive(Debug)]
 pub struct Listening {
-    /// The socket.
+    /// The socket that accepts connections.
     pub socket: Acceptor,
-    /// The rules.
+    /// The rules for its connections.
     pub rules: Rules,
 }
 
@@ -287,7 +287,7 @@ pub(crate) fn token(number: u16) -> Token {
 }
 
 impl Listeners {
-    /// No listeners yet.
+    /// A list without listeners.
     pub(crate) fn new(connections_max: usize, counters: Arc<Counters>) -> Self {
         Self { listeners: Vec::new(), connections_max, counters, resume_ms: None }
     }

@@ -18,7 +18,7 @@ pub(crate) struct Switchboard {
     /// Orders of a reload, by shard.
     pub(crate) orders: Vec<Orders>,
     pub(crate) settled: Settled,
-    /// Datagrams for shards.
+    /// Datagrams and connections of QUIC, by shard.
     pub(crate) quic: Vec<Mail>,
     pub(crate) board: Arc<Board>,
 }

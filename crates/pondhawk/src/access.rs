@@ -128,7 +128,7 @@ impl NextAccess {
 }
 
 impl AccessFiles {
-    /// Nothing yet.
+    /// A list without realms and files.
     fn new() -> Self {
         let (realms, seen, figures) = (Vec::new(), Vec::new(), Arc::default());
         Self { realms, dynamic_contents: 0, seen, is_pending: false, figures }

@@ -22,7 +22,7 @@ use crate::stamp::Stamp;
 /// Time between two looks at the files.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(2);
 
-/// All listeners.
+/// The layers of all listeners.
 pub(crate) struct Certificates {
     /// In the order of the configuration. `None` for a listener without TLS.
     listeners: Vec<Option<Watched>>,

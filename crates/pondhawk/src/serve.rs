@@ -207,7 +207,7 @@ fn use_realms(realms: Option<Realms>, running: &Running, server: &Server) {
     }
 }
 
-/// Passes signals on.
+/// Passes signals on to the main thread.
 fn forward(mut signals: Signals, to: mpsc::Sender<Ended>, hang_up: HangUp) {
     thread::spawn(move || {
         let mut is_stopping = false;

@@ -34,7 +34,7 @@ pub(super) fn add(name: &str, config: &Path, machine: &Machine) -> Result<String
         let line = format!("password_file = {:?}\n", file.display().to_string());
         store::replace(config, &with_line(text.as_deref().unwrap_or(""), &line), 0o644)?;
         said += &format!("{} has the line {line}", config.display());
-        said += "a broker that runs uses it after a restart\n";
+        said += "a broker that runs uses it after SIGHUP, as from `systemctl reload`\n";
     } else {
         said += "a broker that runs reads it within seconds, or at once after SIGHUP\n";
     }

@@ -21,9 +21,17 @@ pub(super) fn read(path: &Path) -> Result<PasswordFile, String> {
 }
 
 /// Replaces a password file, or makes it. A reader finds the old file or the new one.
+///
+/// A directory that hands its group to new files, as that of the Debian package does, is meant for this group.
 pub(super) fn write(path: &Path, users: &PasswordFile) -> Result<(), String> {
-    replace(path, &users.to_string(), 0o600)
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let metadata = fs::metadata(directory.unwrap_or_else(|| Path::new(".")));
+    let has_group = metadata.is_ok_and(|directory| directory.mode() & SET_GROUP != 0);
+    replace(path, &users.to_string(), if has_group { 0o640 } else { 0o600 })
 }
+
+/// The set-group-ID bit of a directory: its new files have its group.
+const SET_GROUP: u32 = 0o2000;
 
 /// Replaces a file, or makes it with this mode. An earlier file gives the new one its mode and, as far as this process may,
 /// its owner. A link stays a link.
