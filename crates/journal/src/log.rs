@@ -13,7 +13,7 @@ use protocol::Durability;
 
 use crate::cleaning::Cleaning;
 use crate::latency::{Latencies, Latency};
-use crate::plan::{Appended, Batch, Plan, Waiter, address};
+use crate::plan::{Appended, Batch, Occasion, Plan, Waiter, address};
 use crate::{Damage, Settings, Storage};
 
 /// What a group of records is appended for.
@@ -336,7 +336,7 @@ impl Log {
     /// The position of the last group; all up to there becomes urgent.
     fn ask_for_all(&self) -> u64 {
         let mut plan = self.plan();
-        plan.put_held(&self.settings);
+        plan.put_held(Occasion::Copies, &self.settings);
         if plan.hurry() && plan.waiter.is_called_by(Urgency::Durable) {
             self.commit.notify_one();
         }
@@ -393,8 +393,8 @@ impl Log {
         self.commit.notify_all();
     }
 
-    /// There is no space for another segment now. If none will come back either, what waits for one waits no longer: it
-    /// cannot be refused any more.
+    /// There is no space for another segment now. If none will come back either, what waits for one waits no longer: it takes
+    /// what was kept for copies, because it cannot be refused any more.
     pub(crate) fn run_out_of_space(
         &self,
         mut plan: MutexGuard<'_, Plan>,
@@ -404,10 +404,15 @@ impl Log {
         plan.no_space = Some(error.to_string());
         plan.is_hopeless = !may_go_on;
         plan.is_lost = plan.is_hopeless && plan.is_short();
-        let has_lost = plan.is_lost && plan.has_held();
+        if !plan.is_lost || !plan.has_held() {
+            return;
+        }
+        plan.put_held(Occasion::Space, &self.settings);
+        let has_lost = plan.has_held();
         drop(plan);
-        if has_lost {
-            self.fail(error);
+        match has_lost {
+            true => self.fail(error),
+            false => self.wake_committer(),
         }
     }
 

@@ -116,8 +116,18 @@ const HELD_BYTES_MAX: usize = 1 << 20;
 struct Want {
     bytes: usize,
     purpose: Purpose,
-    /// It has waited for its place.
-    was_held: bool,
+    occasion: Occasion,
+}
+
+/// On what occasion a group gets its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Occasion {
+    /// It has just come.
+    Append,
+    /// It was held, and there may be space again.
+    Space,
+    /// It was held, and the oldest segment does not come back before it is written: copies come behind it, or are done.
+    Copies,
 }
 
 /// What the thread that commits waits for.
@@ -201,9 +211,9 @@ impl Plan {
         }
         let lsn = Lsn(self.appended + 1);
         if purpose == Purpose::Copy {
-            self.put_held(settings);
+            self.put_held(Occasion::Copies, settings);
         }
-        let want = Want { bytes: group.len(), purpose, was_held: false };
+        let want = Want { bytes: group.len(), purpose, occasion: Occasion::Append };
         let at = match self.put(group, lsn, want, urgency, settings) {
             Err(Refusal::NoSpace) if purpose == Purpose::FreesSpace => self.hold(group, urgency)?,
             put => put?,
@@ -255,12 +265,12 @@ impl Plan {
     }
 
     /// There is space again, or space for copies is about to be used: what was held gets its place.
-    pub(crate) fn put_held(&mut self, settings: &Settings) {
+    pub(crate) fn put_held(&mut self, occasion: Occasion, settings: &Settings) {
         let Held { bytes, mut lengths, urgency } = std::mem::take(&mut self.held);
         let mut from = 0;
         while let Some(length) = lengths.pop_front() {
             let (group, lsn) = (&bytes[from..from + length], Lsn(self.appended - lengths.len() as u64));
-            let want = Want { bytes: length, purpose: Purpose::FreesSpace, was_held: true };
+            let want = Want { bytes: length, purpose: Purpose::FreesSpace, occasion };
             if self.put(group, lsn, want, urgency, settings).is_err() {
                 lengths.push_front(length);
                 self.held = Held { bytes: bytes[from..].to_vec(), lengths, urgency };
@@ -282,18 +292,36 @@ impl Plan {
 
     /// Whether copies still find what they need when so much more of the space is used. A group that shares a page costs nothing.
     fn leaves_reserve(&self, used_bytes: u64, want: Want) -> bool {
-        let kept_shares = match want.purpose {
-            Purpose::Copy => return true,
-            Purpose::FreesSpace if want.was_held => 0,
-            Purpose::FreesSpace => 1,
-            Purpose::Return => 2,
-            Purpose::News => 3,
+        let kept_shares = match (want.purpose, want.occasion) {
+            (Purpose::Copy, _) => return true,
+            (Purpose::FreesSpace, Occasion::Space | Occasion::Copies) => 0,
+            (Purpose::FreesSpace, Occasion::Append) => 1,
+            (Purpose::Return, _) => 2,
+            (Purpose::News, _) => 3,
         };
         let kept_bytes = kept_shares * self.share_bytes();
+        let room = self.room_for_copies();
+        // Cleaning begins with less than the reserve if the copies will probably fit. They come behind this group, and would
+        // wait for ever if it had to leave all of the reserve.
+        let copies_go_on =
+            || want.occasion == Occasion::Copies && self.copies_fit(room.saturating_sub(used_bytes));
         used_bytes == 0
             || !self.is_near_limit
             || self.is_lost
-            || self.room_for_copies() >= self.copies_bytes() + kept_bytes + used_bytes
+            || room >= self.copies_bytes() + kept_bytes + used_bytes
+            || copies_go_on()
+    }
+
+    /// Whether the copies of the oldest segment will probably fit into so much, in bytes: as much of it is taken to be live as
+    /// of all.
+    pub(crate) fn copies_fit(&self, room_bytes: u64) -> bool {
+        let oldest_bytes = self.sealed.front().map_or(0, |oldest| u128::from(oldest.bytes));
+        let sealed_bytes = self.log_bytes - u64::from(self.segment.bytes);
+        let live_bytes = u128::from(self.live_bytes.min(sealed_bytes));
+        let expected = oldest_bytes * live_bytes / u128::from(sealed_bytes.max(1));
+        // Were there more, a log that is short of room would be worse off than before, and there is a last resort.
+        let margin = if self.is_short() { expected / 2 } else { expected / 4 };
+        expected + margin < u128::from(room_bytes)
     }
 
     /// The space beside what copies need is kept in shares. The last is for groups that were held, and is used with copies. The
@@ -537,7 +565,7 @@ impl Plan {
     pub(crate) fn add_spare(&mut self, segment: Arc<Segment>, settings: &Settings) {
         self.spares.push_back(segment);
         self.has_space_again();
-        self.put_held(settings);
+        self.put_held(Occasion::Space, settings);
     }
 
     pub(crate) fn has_space_again(&mut self) {

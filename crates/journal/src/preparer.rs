@@ -27,6 +27,9 @@
 //! - Groups are held, and no copy follows that would find no place: nothing of the segment is needed, or its next piece is copied
 //!   when the last one is durable, and what is held with it. Then a segment beyond the limit is allowed as well, whether there is
 //!   a spare or not ([`waits_for_held`](Preparer::waits_for_held)).
+//! - Groups are held, and less than the reserve is left, because the limit was lowered or the disk is full. Copies come behind
+//!   what is held, so they would wait for ever. What is held therefore gets a place if the copies will probably fit all the
+//!   same ([`Plan::copies_fit`](crate::plan::Plan::copies_fit)), as they had to when the cleaning began.
 //! - Nothing can be cleaned: all of it was copied since the last news, or the reserve is gone, which an older version has
 //!   used up. Then a segment beyond the limit is allowed too. It is filled with ends of something, which are never copied: so the
 //!   round after that gives at least as much back.
@@ -51,7 +54,8 @@
 //!   needs several short ones, after an operator has lowered their length.
 //!
 //! When all three are there and another one is wanted, the journal does what it does if the file system refuses a segment. A
-//! simulated disk of few segments has not brought a journal there.
+//! simulated disk of few segments has not brought a journal there. They are counted from what all segments took at the start:
+//! a limit that was lowered by three segments would otherwise leave none for what is needed now.
 //!
 //! Cleaning begins before the space for new segments is used up. A log that takes more than it may, because an operator has
 //! lowered the limit, gives each cleaned segment back, and new ones take at most as much as was given back: it never grows,
@@ -63,7 +67,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::frame::{FrameReader, Kind};
-use crate::plan::Plan;
+use crate::plan::{Occasion, Plan};
 use crate::segment::{BYTES_MOST, FIRST_FRAME, Filling, Segment, name, room_of};
 use crate::{Damage, Fault, Log, Purpose, Urgency};
 
@@ -97,6 +101,9 @@ pub struct Preparer {
     /// The most that all segments may take without the last resort, in bytes: the limit; or what the log takes, as long as it is
     /// shrinking because an operator has lowered the limit.
     allowed_bytes: u64,
+    /// The least that all segments took since the start, in bytes. The last resort of this process counts from there, however
+    /// much another process has left: the limit may have been lowered by as much.
+    least_bytes: u64,
     /// Segments that are being filled, in order; the space of all but the last is reserved.
     filling: VecDeque<Filling>,
     reading: Option<Reading>,
@@ -158,6 +165,7 @@ impl Preparer {
             disk_bytes,
             given_back: 0,
             allowed_bytes,
+            least_bytes: disk_bytes,
             filling: VecDeque::new(),
             reading: None,
             released,
@@ -338,9 +346,10 @@ impl Preparer {
 
     /// Groups that have waited for a place get one, if there is any by now.
     fn put_held(&self) {
+        let occasion = if self.waits_for_held() { Occasion::Copies } else { Occasion::Space };
         let mut plan = self.log.plan();
         if plan.has_held() {
-            plan.put_held(&self.log.settings);
+            plan.put_held(occasion, &self.log.settings);
             drop(plan);
             self.log.wake_committer();
         }
@@ -422,7 +431,7 @@ impl Preparer {
 
     /// Whether the last resort has not made all the segments that it may.
     fn may_exceed_limit_by(&self, segment_bytes: u32) -> bool {
-        let beyond_bytes = self.disk_bytes.saturating_sub(self.allowed_bytes);
+        let beyond_bytes = self.disk_bytes.saturating_sub(self.allowed_bytes.max(self.least_bytes));
         beyond_bytes <= (SEGMENTS_BEYOND_LIMIT - 1) * u64::from(segment_bytes)
     }
 
@@ -455,7 +464,12 @@ impl Preparer {
         let is_damaged = self.log.cleaning().damage.is_some();
         // Before anybody has said what is live, nothing is cleaned.
         let is_unknown = self.log.live_bytes() == u64::MAX;
-        self.is_cleaning() || is_unknown || !is_damaged && self.may_clean(&self.log.plan(), Pace::Busy)
+        let is_cleaning = self.is_cleaning();
+        let is_stalled = self.log.cleaning().is_stalled();
+        let plan = self.log.plan();
+        // A copy that has found no place finds one only in a spare, and not before what is held.
+        let is_stuck = is_stalled && (plan.spares.is_empty() || plan.has_held());
+        is_cleaning || is_unknown || !is_damaged && !is_stuck && self.may_clean(&plan, Pace::Busy)
     }
 
     fn is_over_limit(&self) -> bool {
@@ -538,13 +552,13 @@ impl Preparer {
     fn may_clean(&self, plan: &Plan, pace: Pace) -> bool {
         plan.sealed.front().is_some_and(|oldest| {
             let is_worth_it = oldest.number <= plan.last_news + 2;
-            is_worth_it && self.has_room(plan, oldest) && self.is_wanted(plan, pace)
+            is_worth_it && Self::has_room(plan) && self.is_wanted(plan, pace)
         })
     }
 
     /// Whether the copies of a segment will probably fit into what there is for them. They fit if all of it is live, or all
     /// that is live is in it; otherwise as much of it is taken to be live as of all.
-    fn has_room(&self, plan: &Plan, segment: &Segment) -> bool {
+    fn has_room(plan: &Plan) -> bool {
         if plan.copy_bytes > 0 && !plan.has_place_for_copy() {
             return false;
         }
@@ -553,12 +567,7 @@ impl Preparer {
         if may_have_more || room >= plan.reserve_bytes() {
             return true;
         }
-        let sealed = plan.log_bytes - u64::from(plan.segment.bytes);
-        let live = u128::from(self.log.live_bytes().min(sealed));
-        let expected = u128::from(segment.bytes) * live / u128::from(sealed.max(1));
-        // Were there more, a log that is short of room would be worse off than before, and there is a last resort.
-        let margin = if plan.is_short() { expected / 2 } else { expected / 4 };
-        expected + margin < u128::from(room)
+        plan.copies_fit(room)
     }
 
     /// Whether more space is taken than what is live is worth.
@@ -595,6 +604,7 @@ impl Preparer {
         let wanted = SEGMENTS_AHEAD * u64::from(self.bytes_wanted());
         let room = self.room().unwrap_or(u64::MAX);
         let is_near_limit = is_over_limit || room < wanted;
+        self.least_bytes = self.least_bytes.min(self.disk_bytes);
         let mut plan = self.log.plan();
         plan.limit_bytes = self.disk_bytes.saturating_add(room);
         plan.is_near_limit = is_near_limit;

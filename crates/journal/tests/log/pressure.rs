@@ -135,6 +135,10 @@ impl World {
     /// A new value; false if it was refused.
     fn put(&mut self, key: u64, bytes: usize) -> bool {
         self.wait_for_room();
+        self.replace_at_once(key, bytes)
+    }
+
+    fn replace_at_once(&mut self, key: u64, bytes: usize) -> bool {
         let group = Group { key, version: self.last_version + 1, bytes };
         let taken = self.log().append(&group.encode(), Purpose::News, Urgency::Durable).is_ok();
         if taken {
@@ -150,6 +154,11 @@ impl World {
     /// Ends a value.
     fn end(&mut self, key: u64) {
         self.wait_for_room();
+        self.end_quietly(key);
+    }
+
+    /// The same in the middle of a turn that has begun when there was room, and nobody writes it yet.
+    fn end_quietly(&mut self, key: u64) {
         let group = Group { key, version: self.last_version + 1, bytes: 0 };
         let ended = self.log().append(&group.encode(), Purpose::FreesSpace, Urgency::Durable);
         ended.unwrap_or_else(|refusal| panic!("{refusal:?}: {:?}", self.log().status()));
@@ -463,6 +472,116 @@ fn what_frees_space_gets_a_place_between_two_pieces_of_a_segment() {
     world.check_within(u64::MAX);
 }
 
+/// A log of which one value in `kept` of `bytes` is live, and the last `ended` are, with a limit of `disk_kib`.
+fn sparse(disk_kib: u64, bytes: usize, kept: u64, last: u64) -> World {
+    let long = Settings { segment_bytes_min: 128 << 10, segment_bytes_max: 512 << 10, ..settings(disk_kib) };
+    let mut world = World::open(Simulated::new(7), long);
+    let keys = world.fill(bytes);
+    (0..keys - last).filter(|key| key % kept != 0).for_each(|key| world.end(key));
+    world.sync();
+    world
+}
+
+/// Less space is left than all of the oldest segment may need, but probably enough for its live records. A record that frees
+/// space gets its place, and the copies behind it go on, whether the limit was lowered or the disk is full.
+#[test]
+fn copies_go_on_behind_what_frees_space() {
+    for is_full in [false, true] {
+        for (disk_kib, bytes, kept, last) in
+            [(1_024, 600, 3, 0), (1_536, 4_000, 8, 5), (2_048, 9_000, 20, 80), (1_280, 9_000, 3, 80)]
+        {
+            let world = sparse(disk_kib, bytes, kept, last);
+            // As much as segments of the last resort may have taken.
+            let lower_kib = world.segments_bytes() / KIB - SEGMENTS_BEYOND_LIMIT * 64;
+            let disk = world.disk.after_kill();
+            if is_full {
+                disk.set_capacity(disk.used_bytes());
+            }
+            let mut world = World::open(disk, settings(lower_kib));
+            assert_eq!(world.log().room(), Room::None, "there is less than copies may take");
+            world.end_at_once(0);
+            world.settle(Pace::Busy);
+            let status = world.log().status();
+            assert_eq!(status.failure, None);
+            assert_eq!(world.log().progress().durable.0, status.groups, "{status:?}");
+            assert_ne!(world.log().room(), Room::None, "{status:?}");
+        }
+    }
+}
+
+/// An operator has lowered the limit by no more than segments of the last resort of another process take. This process may
+/// make as many of its own.
+#[test]
+fn a_lower_limit_leaves_a_process_its_last_resort() {
+    for seed in 1..=40 {
+        let mut random = Random(seed);
+        let disk_kib = [512, 768, 1_024, 1_280][usize::try_from(random.below(4)).expect("small")];
+        let bytes_most = 1 + random.below(24_000);
+        let long = Settings { segment_bytes_min: 128 << 10, ..settings(disk_kib) };
+        let mut world = World::open(Simulated::new(7), long);
+        let mut keys = 0;
+        for _ in 0..200 {
+            let bytes = usize::try_from(1 + random.below(bytes_most)).expect("small");
+            keys += u64::from(world.put(keys, bytes));
+            if random.below(3) == 0 {
+                let key = random.below(keys);
+                if world.live.contains_key(&key) {
+                    world.end(key);
+                }
+            }
+        }
+        world.sync();
+        let mut world = world.restart(disk_kib - SEGMENTS_BEYOND_LIMIT * 64);
+        let live: Vec<u64> = world.live.keys().copied().collect();
+        for key in live {
+            world.wait_for_room();
+            world.end_quietly(key);
+            if random.below(2) == 0 {
+                world.parts.committer.commit_once();
+            }
+        }
+        world.settle(Pace::Busy);
+        let status = world.log().status();
+        assert_eq!(status.failure, None, "seed {seed}");
+        assert_eq!(world.log().progress().durable.0, status.groups, "seed {seed}: {status:?}");
+    }
+}
+
+/// A long value would have to be copied, and finds no room on a full disk. Whoever ends values does not wait for that, and
+/// everything goes on when the long value has ended.
+#[test]
+fn a_copy_without_room_on_a_full_disk_stops_nothing_else() {
+    let mut world = World::new(512);
+    world.put_patiently(0, 44_000);
+    // Nothing is copied meanwhile.
+    while world.replace_at_once(1, 2_000) {
+        while world.parts.preparer.prepare_once(Pace::Busy) || world.parts.committer.commit_once() {}
+    }
+    let disk = world.disk.after_kill();
+    let spares = usize::try_from(world.log().status().spares).expect("few");
+    remove_last_segments(&disk, spares);
+    disk.set_capacity(disk.used_bytes());
+    let mut world = World::open(disk, settings(512));
+    assert_eq!((world.log().status().spares, world.live_bytes), (0, 46_040));
+    world.settle(Pace::Busy);
+    assert_ne!(world.log().room(), Room::None, "{:?}", world.log().status());
+    world.end_at_once(1);
+    world.end_at_once(0);
+    world.settle(Pace::Busy);
+    world.put_patiently(2, 44_000);
+    world.check();
+}
+
+/// What an older version may have used up.
+fn remove_last_segments(disk: &Simulated, count: usize) {
+    let mut names = storage(disk).list().expect("it is in memory");
+    names.retain(|name| name.starts_with("segment"));
+    names.sort_unstable();
+    for name in names.split_off(names.len() - count) {
+        storage(disk).remove(&name).expect("it is there");
+    }
+}
+
 impl World {
     /// Ends a value, and writes that as a frame of its own. Nobody waits while there is only little room, as a reader's
     /// acknowledgement after some seconds.
@@ -477,12 +596,7 @@ impl World {
 
     /// The same in the middle of a turn that has begun when there was room.
     fn end_at_once(&mut self, key: u64) {
-        let group = Group { key, version: self.last_version + 1, bytes: 0 };
-        let ended = self.log().append(&group.encode(), Purpose::FreesSpace, Urgency::Durable);
-        ended.unwrap_or_else(|refusal| panic!("{refusal:?}: {:?}", self.log().status()));
-        self.last_version += 1;
-        self.forget(key);
-        self.tell();
+        self.end_quietly(key);
         self.parts.committer.commit_once();
     }
 
@@ -533,12 +647,7 @@ fn a_log_without_any_space_left_goes_on_after_a_restart() {
         world.sync();
         let spares = world.log().status().spares;
         let disk = world.disk.after_kill();
-        let mut names = storage(&disk).list().expect("it is in memory");
-        names.retain(|name| name.starts_with("segment"));
-        names.sort_unstable();
-        for name in names.split_off(names.len() - usize::try_from(spares).expect("few")) {
-            storage(&disk).remove(&name).expect("it is there");
-        }
+        remove_last_segments(&disk, usize::try_from(spares).expect("few"));
         let left_kib = (disk.used_bytes() - 28) / KIB;
         let mut world = World::open(disk, settings(left_kib));
         assert_eq!(world.log().status().spares, 0, "there is no space for one");
