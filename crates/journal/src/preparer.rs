@@ -432,7 +432,11 @@ impl Preparer {
     /// Whether the last resort has not made all the segments that it may.
     fn may_exceed_limit_by(&self, segment_bytes: u32) -> bool {
         let beyond_bytes = self.disk_bytes.saturating_sub(self.allowed_bytes.max(self.least_bytes));
-        beyond_bytes <= (SEGMENTS_BEYOND_LIMIT - 1) * u64::from(segment_bytes)
+        // The others may be longer, if an operator has lowered the least length.
+        let plan = self.log.plan();
+        let segments = plan.sealed.iter().chain([&plan.segment]).chain(&plan.spares);
+        let longest = segments.map(|segment| segment.bytes).fold(segment_bytes, u32::max);
+        beyond_bytes + u64::from(segment_bytes) <= SEGMENTS_BEYOND_LIMIT * u64::from(longest)
     }
 
     /// Whether one segment may be made beyond the limit, because without it there would never be space again. A copy of the

@@ -513,7 +513,8 @@ fn copies_go_on_behind_what_frees_space() {
 /// make as many of its own.
 #[test]
 fn a_lower_limit_leaves_a_process_its_last_resort() {
-    for seed in 1..=40 {
+    // The last one needs three segments of 128 KiB, where new ones have 64 KiB.
+    for seed in (1..=40).chain([3_627]) {
         let mut random = Random(seed);
         let disk_kib = [512, 768, 1_024, 1_280][usize::try_from(random.below(4)).expect("small")];
         let bytes_most = 1 + random.below(24_000);
