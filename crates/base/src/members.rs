@@ -151,6 +151,19 @@ impl Members {
         owner.filter(|(member, _)| admits(&member.subscriber)).or_else(|| self.next_connected_that(admits))
     }
 
+    /// The member for a message of QoS 0, if its output is over its mark. Nobody's turn is taken. Where members take turns,
+    /// the outputs of the next 64 are all over their marks.
+    #[must_use]
+    pub fn full(&self, lane: Option<Lane>) -> Option<Arc<Subscriber>> {
+        let owner = lane.and_then(|lane| self.owner(lane)).map(|(member, _)| member.subscriber);
+        let next = || {
+            let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
+            let (place, _) = list.next_from(self.next.load(Ordering::Relaxed), |_| true)?;
+            Some(Arc::clone(&list.members[place].subscriber))
+        };
+        owner.or_else(next).filter(|member| member.gauge.level() == Level::Over)
+    }
+
     fn owner(&self, lane: Lane) -> Option<(Member, Place)> {
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
         let owner = list.owners.get(lane.number())?.as_ref()?;

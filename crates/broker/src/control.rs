@@ -101,9 +101,6 @@ impl Shard {
         client.tidy();
         let Some(Controlling { ticket }) = controlling else { return };
         self.complete_some(id, ticket, ReasonCode::Success, to);
-        let is_blocker = |blocker: &Blocker| matches!(blocker, Blocker::Control);
-        if self.clients.get(id).is_some_and(|client| client.blocked.as_deref().is_some_and(is_blocker)) {
-            self.unblock(id, to);
-        }
+        self.unblock_from(id, |blocker| matches!(blocker, Blocker::Control), to);
     }
 }

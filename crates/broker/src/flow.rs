@@ -55,6 +55,19 @@ impl Shard {
         true
     }
 
+    /// Unblocks a publisher if that is its blocker. The publisher may stand in the line of one that has blocked it, or held its
+    /// acknowledgements back, before the present one did.
+    pub(crate) fn unblock_from(
+        &mut self,
+        id: ConnectionId,
+        is_blocker: impl Fn(&Blocker) -> bool,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
+        if self.clients.get(id).is_some_and(|client| client.blocked.as_deref().is_some_and(is_blocker)) {
+            self.unblock(id, to);
+        }
+    }
+
     /// One of the things that blocked a publisher is gone: it is read again unless there is another.
     pub(crate) fn unblock(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
         let now = to.now;
@@ -91,11 +104,7 @@ impl Shard {
     }
 
     pub(crate) fn unblock_itself(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
-        if let Some(client) = self.clients.get_mut(id)
-            && matches!(client.blocked.as_deref(), Some(Blocker::Itself))
-        {
-            self.unblock(id, to);
-        }
+        self.unblock_from(id, |blocker| matches!(blocker, Blocker::Itself), to);
     }
 
     /// A client that had published too much has got most of its answers.
@@ -140,7 +149,8 @@ impl Shard {
                 client.forget_held_for(subscriber);
             }
             self.release(publisher, to);
-            self.unblock(publisher, to);
+            let is_it = |blocker: &Blocker| matches!(blocker, Blocker::Subscriber { subscriber: full, .. } if Arc::ptr_eq(full, subscriber));
+            self.unblock_from(publisher, is_it, to);
         }
     }
 

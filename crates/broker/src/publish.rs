@@ -34,8 +34,9 @@ pub(crate) struct Route {
     /// The publisher's count of posted commands after the last one for this topic: until that one is decided,
     /// a later message must not overtake it (rule 6 of `protocol::order`).
     undecided: u32,
-    /// What was published last is of QoS 0: it waits for full outputs. What is of QoS 1 or 2 waits behind windows.
-    waits_for_outputs: bool,
+    /// The QoS of the last message. Receivers that get the message at QoS 0 have it in their outputs: it waits for full ones.
+    /// Messages of QoS 1 and 2 wait behind windows.
+    qos: Qos,
 }
 
 impl Route {
@@ -67,8 +68,10 @@ impl Route {
     }
 
     fn over<'t>(&self, targets: &'t [Target]) -> Option<&'t Target> {
-        let is_over = |target: &&Target| target.subscriber.gauge.level() == Level::Over;
-        targets.iter().find(is_over).filter(|_| self.waits_for_outputs)
+        let is_over = |target: &&Target| {
+            self.qos.min(target.qos) == Qos::AtMostOnce && target.subscriber.gauge.level() == Level::Over
+        };
+        targets.iter().find(is_over)
     }
 
     fn full(&self, subscriber: &Arc<Subscriber>) -> Blocker {
@@ -140,7 +143,7 @@ impl Shard {
         }
         let Some(client) = self.clients.get_mut(id) else { return len };
         let qos = publish.packet.delivery.qos();
-        route.waits_for_outputs = qos == Qos::AtMostOnce;
+        route.qos = qos;
         let is_undecided = route.undecided.wrapping_sub(client.decided).cast_signed() > 0;
         let must_last = qos == Qos::ExactlyOnce && client.queue().is_some() || route.targets.has_queued(qos);
         let consumed = if publish.packet.retain || is_undecided || must_last {
@@ -266,7 +269,7 @@ impl Shard {
                 generation,
                 targets,
                 undecided: client.posted,
-                waits_for_outputs: true,
+                qos: publish.packet.delivery.qos(),
             },
         });
         self.tally.add(Purpose::Routes, route.size_bytes());
@@ -298,9 +301,22 @@ impl Shard {
         }));
         self.count_absent(route.targets.absent_at(publish.packet.delivery.qos()) as u64);
         // Its copies take another way than this shard sees; what holds them up holds this publisher up.
-        if let Some(blocker) = route.blocker(self.id, to) {
+        let blocker = route.blocker(self.id, to);
+        if let Some(blocker) = blocker.or_else(|| self.full_group(id, publish, route)) {
             self.block(id, blocker, to);
         }
+    }
+
+    /// The member of a group for which a message of QoS 0 waits, if that member is full. The ledger chooses the member.
+    fn full_group(&self, id: ConnectionId, publish: &Incoming<'_>, route: &Route) -> Option<Blocker> {
+        if route.qos > Qos::AtMostOnce {
+            return None;
+        }
+        let mut lane = None;
+        let mut groups = route.targets.groups.iter().filter_map(|group| group.members());
+        let full = groups
+            .find_map(|members| members.full(self.lane_for(id, members.dispatch(), publish, &mut lane)));
+        full.map(|subscriber| route.full(&subscriber))
     }
 
     /// The straight way, for packets that most receivers get byte for byte.
@@ -425,8 +441,7 @@ impl Shard {
         for (shard, targets) in &targets.shards {
             if *shard == self.id {
                 let found = self.deliver_known((Source::Run(packets), known), targets, flush, to);
-                let over = found.over.filter(|_| route.waits_for_outputs);
-                blocker = blocker.or(over.map(|subscriber| route.full(&subscriber)));
+                blocker = blocker.or(found.over.map(|subscriber| route.full(&subscriber)));
                 behind = behind.or(found.behind);
                 continue;
             }

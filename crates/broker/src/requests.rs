@@ -178,11 +178,7 @@ impl Shard {
         }
         self.tally.sub(Purpose::Partials, request.size_bytes());
         self.push_part(id, Part { packet_id, is_last, so_far: request.answered }, asks);
-        if let Some(client) = self.clients.get(id)
-            && matches!(client.blocked.as_deref(), Some(Blocker::Request))
-        {
-            self.unblock(id, to);
-        }
+        self.unblock_from(id, |blocker| matches!(blocker, Blocker::Request), to);
         left
     }
 

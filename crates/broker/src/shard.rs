@@ -233,8 +233,8 @@ impl Shard {
             if self.steps >= steps_max {
                 let Some(client) = self.clients.get(id) else { return bytes.len() };
                 is_cut = !client.waits();
-                if is_cut {
-                    // The rest comes in turn with other connections.
+                if is_cut && client.blocked.is_none() {
+                    // The rest comes in turn with other connections. A client that is blocked goes on when that ends.
                     to.resume(id);
                 }
                 break;
@@ -356,7 +356,7 @@ impl Shard {
     pub fn mail_resumed(&mut self, shard: ShardId, now: Now, to: &mut impl Effects) {
         let to = &mut Outside::new(now, to);
         for publisher in self.waiting.take_for_shard(shard) {
-            self.unblock(publisher, to);
+            self.unblock_from(publisher, |blocker| matches!(blocker, Blocker::Shard(of) if *of == shard), to);
         }
     }
 
@@ -365,7 +365,7 @@ impl Shard {
         let to = &mut Outside::new(now, to);
         self.changes.waits_for_ledger = false;
         for publisher in self.waiting.take_for_ledger() {
-            self.unblock(publisher, to);
+            self.unblock_from(publisher, |blocker| matches!(blocker, Blocker::Ledger), to);
         }
     }
 

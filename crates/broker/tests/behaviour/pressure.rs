@@ -113,6 +113,58 @@ fn retained_messages_wait_for_a_full_subscriber_too() {
     assert_eq!(received, 100);
 }
 
+/// A message of QoS 1 or 2 is sent at QoS 0 to a subscription at QoS 0. Such a message waits in the output, as one that was
+/// published at QoS 0 does.
+#[test]
+fn a_publisher_of_qos_1_is_not_read_while_its_subscriber_at_qos_0_is_full() {
+    for (shards, retain) in [(1, false), (2, false), (1, true), (2, true)] {
+        let mut world = World::new(shards);
+        let subscriber = world.connect(shards - 1, Version::V3_1_1, "s");
+        world.subscribe(subscriber, "t");
+        world.socket(subscriber).stuck = true;
+        let publisher = world.connect(0, Version::V3_1_1, "p");
+        for number in 1..=100 {
+            let packet_id = PacketId::new(number).expect("not 0");
+            let delivery = Delivery::AtLeastOnce { packet_id, dup: false };
+            let publish = Publish { delivery, retain, ..Publish::new(name("t"), SOME.as_bytes()) };
+            world.send(publisher, &publish.into());
+        }
+        assert!(world.socket(publisher).paused, "{shards} shards, RETAIN {retain}");
+        let waiting = world.socket(subscriber).sent.len();
+        assert!(waiting < 2 * HIGH_WATER_BYTES, "{waiting} bytes, {shards} shards, RETAIN {retain}");
+        let mut received = 0;
+        while !world.socket(subscriber).sent.is_empty() {
+            received += world.drain(subscriber).len();
+        }
+        assert_eq!(received, 100);
+        assert_eq!(world.packets(publisher).len(), 100);
+        world.assert_account();
+    }
+}
+
+/// The topics of the other messages of a read change nothing, however many packets the read has.
+#[test]
+fn a_publisher_of_many_short_messages_is_not_read_while_one_of_its_subscribers_is_full() {
+    let mut world = World::new(1);
+    let subscriber = world.connect(0, Version::V3_1_1, "s");
+    world.subscribe(subscriber, "t");
+    world.socket(subscriber).stuck = true;
+    let publisher = world.connect(0, Version::V3_1_1, "p");
+    let packets = ["t", "u"].map(|topic| bytes(&Publish::new(name(topic), b"some").into(), Version::V3_1_1));
+    let pair = packets.concat();
+    for _ in 0..10 {
+        world.feed(publisher, &pair.repeat(2_000));
+    }
+    assert!(world.socket(publisher).paused);
+    let waiting = world.socket(subscriber).sent.len();
+    assert!(waiting <= 2_000 * packets[0].len(), "{waiting} bytes");
+    let mut received = 0;
+    while !world.socket(subscriber).sent.is_empty() {
+        received += world.drain(subscriber).len();
+    }
+    assert_eq!(received, 20_000);
+}
+
 #[test]
 fn a_subscriber_that_stands_still_does_not_hold_the_others() {
     for shards in [1, 2] {
@@ -324,6 +376,30 @@ fn one_that_acknowledges_steadily_is_waited_for() {
         world.wait(100);
     }
     assert_eq!(world.total(|counters| counters.slow_subscribers.value()), 0);
+}
+
+/// The acknowledgements of a publisher wait for one subscriber, and then another subscriber is full.
+#[test]
+fn a_subscriber_that_is_not_behind_any_more_frees_nobody_who_waits_for_another() {
+    let mut world = small_windows(1);
+    let behind = world.connect(0, Version::V5, "behind");
+    subscribe_once_at_least(&mut world, behind, "a");
+    let full = world.connect(0, Version::V5, "full");
+    world.subscribe(full, "t");
+    world.socket(full).stuck = true;
+    let publisher = world.connect(0, Version::V5, "p");
+    let acknowledged = publish_some(&mut world, publisher, "a", TOO_MANY);
+    assert!(acknowledged < usize::from(TOO_MANY), "the last ones are held back");
+    let packet = |topic| bytes(&Publish::new(name(topic), SOME.as_bytes()).into(), Version::V5);
+    let read = [packet("t").repeat(2 * HIGH_WATER_BYTES / SOME.len()), packet("another")].concat();
+    world.feed(publisher, &read);
+    for number in 1..TOO_MANY {
+        world.send(behind, &PubAck::new(packet_id(number), PubAckReason::Success).into());
+    }
+    assert_eq!(acknowledged + world.packets(publisher).len(), usize::from(TOO_MANY));
+    assert!(world.socket(publisher).paused);
+    world.drain(full);
+    assert!(!world.socket(publisher).paused);
 }
 
 /// Publishers do not go on for each message that is acknowledged, but when a quarter of what is too much is left.

@@ -6,7 +6,7 @@ use wire::{
     SubscriptionOptions, Version,
 };
 
-use crate::world::{Peer, World, bytes, name, settings, utf8};
+use crate::world::{HIGH_WATER_BYTES, Peer, World, bytes, name, settings, utf8};
 
 const LONG: &str = "a/long/topic/name";
 
@@ -169,6 +169,31 @@ fn a_publisher_is_not_read_while_the_only_member_of_a_group_is_full() {
         }
         assert!(world.socket(publisher).paused);
         while !world.drain(member).is_empty() {}
+        assert!(!world.socket(publisher).paused);
+        world.assert_account();
+    }
+}
+
+/// The ledger chooses the member for a retained message.
+#[test]
+fn a_publisher_of_retained_messages_is_not_read_while_the_only_member_of_a_group_is_full() {
+    for shards in [1, 2] {
+        let mut world = World::new(shards);
+        let publisher = world.connect(0, Version::V5, "publisher");
+        let member = world.connect(shards - 1, Version::V5, "member");
+        subscribe(&mut world, member, "$share/group/a", Qos::AtMostOnce);
+        world.socket(member).stuck = true;
+        for _ in 0..20 {
+            world.publish_retained(publisher, "a", &"x".repeat(200));
+        }
+        assert!(world.socket(publisher).paused, "{shards} shards");
+        let waiting = world.socket(member).sent.len();
+        assert!(waiting < 2 * HIGH_WATER_BYTES, "{waiting} bytes, {shards} shards");
+        let mut received = 0;
+        while !world.socket(member).sent.is_empty() {
+            received += world.drain(member).len();
+        }
+        assert_eq!(received, 20);
         assert!(!world.socket(publisher).paused);
         world.assert_account();
     }
