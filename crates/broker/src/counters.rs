@@ -104,7 +104,7 @@ counters! {
     dropped_queue_full: "dropped/queue_full",
     /// Dropped because the subscriber makes no progress.
     dropped_slow: "dropped/slow",
-    /// Dropped because all connections together hold as many bytes as they may.
+    /// Dropped because all connections together, or the subscriber alone, hold as many bytes as they may.
     dropped_budget: "dropped/budget",
     /// Dropped because the packet is larger than the client takes.
     dropped_too_large: "dropped/too_large",

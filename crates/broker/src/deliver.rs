@@ -148,11 +148,12 @@ impl Shard {
         let Some(client) = self.clients.get_mut(target.connection) else { return };
         let room = dispatch.send(target, receiver, &mut client.session, to);
         self.count_once(&dispatch.made, room);
-        if room == Room::Over {
-            if level == Level::Open {
-                subscriber.gauge.set(Level::Over);
-                self.watch(target.connection, subscriber, to);
-            }
+        if room == Room::Over && level == Level::Open {
+            subscriber.gauge.set(Level::Over);
+            self.watch(target.connection, subscriber, to);
+        }
+        // Also if the message was dropped because too much waits.
+        if room == Room::Over || level == Level::Over {
             found.over.get_or_insert_with(|| Arc::clone(subscriber));
         }
     }

@@ -453,7 +453,8 @@ keys! {
             bounds: 0..=MEMORY_MAX,
         }
         /// The memory for messages that wait to be written, of all connections together. Past it, messages are dropped
-        /// and counted.
+        /// and counted. A connection for which more than a quarter of this waits, and more than `output_buffer_bytes`,
+        /// gets no more messages of QoS 0.
         waiting_bytes: u64 {
             kind: Size<u64>,
             auto: memory_budget_bytes / 4,

@@ -17,6 +17,9 @@ pub struct Bounds {
     pub letters: usize,
     /// An output with more waiting is over its mark, and its publishers are not read.
     pub output: usize,
+    /// An output over its mark gets no more messages of QoS 0 while more than this waits in it. Not every publisher can wait: a
+    /// client that connects, publishes and leaves has no second read. At least `output`.
+    pub output_most: usize,
     /// While more waits in the outputs of the process, more is dropped where it can be.
     pub outputs: usize,
     /// Then this much may wait for a connection all the same: a client that takes its messages does not miss small ones
@@ -41,6 +44,7 @@ impl Default for Bounds {
             unasked: 256 << 10,
             letters: 1 << 20,
             output: 256 << 10,
+            output_most: usize::MAX,
             outputs: usize::MAX,
             allowance: 4 << 10,
             read: 64 << 10,

@@ -2,6 +2,7 @@
 
 use base::ConnectionId;
 
+use crate::bounds::Bounds;
 use crate::host::Peer;
 use crate::output::{Output, Pool};
 use crate::parts::Length;
@@ -76,6 +77,12 @@ impl<S> Connection<S> {
 
     pub(crate) fn waiting_bytes(&self) -> usize {
         self.output.as_ref().map_or(0, |output| output.len())
+    }
+
+    /// Whether so much more of QoS 0 is dropped: all outputs are `full`, or this one alone takes too much.
+    pub(crate) fn refuses(&self, bytes: usize, full: bool, bounds: &Bounds) -> bool {
+        let waiting = self.waiting_bytes();
+        full && waiting + bytes > bounds.allowance || self.over && waiting > bounds.output_most
     }
 
     pub(crate) fn output<'a>(&'a mut self, pool: &mut Pool) -> &'a mut Output {

@@ -401,7 +401,7 @@ impl<H: Host> Effects for Io<H> {
     fn publish(&mut self, to: ConnectionId, bytes: &[u8], flush: Flush) -> Room {
         let full = self.post.is_full();
         let Some(connection) = self.connections.get_mut(to) else { return Room::Open };
-        if full && connection.waiting_bytes() + bytes.len() > self.bounds.allowance {
+        if (full || connection.over) && connection.refuses(bytes.len(), full, &self.bounds) {
             return Room::Full;
         }
         connection.output(&mut self.pool).append(bytes, &mut self.pool);
@@ -413,7 +413,7 @@ impl<H: Host> Effects for Io<H> {
         let full = self.post.is_full();
         let Some(connection) = self.connections.get_mut(to) else { return Room::Open };
         let bytes = head.len() + payload.len();
-        if full && connection.waiting_bytes() + bytes > self.bounds.allowance {
+        if (full || connection.over) && connection.refuses(bytes, full, &self.bounds) {
             return Room::Full;
         }
         let shared = match self.shared.take().filter(|shared| shared.is_of(payload)) {
@@ -559,6 +559,28 @@ mod tests {
         assert_eq!(io.publish(idle, b"12", Flush::Direct), Room::Full);
         assert_eq!(io.publish(idle, b"1", Flush::Direct), Room::Open);
         assert_eq!(io.waiting_bytes(idle), ALLOWANCE);
+    }
+
+    /// Publishers are held before that. Those of which there is no second read are not.
+    #[test]
+    fn an_output_over_its_mark_gets_no_more_messages_than_one_connection_may_have_waiting() {
+        const MOST: usize = 3 << 20;
+        let mut bench = Bench::new(usize::MAX);
+        bench.io.bounds.output_most = MOST;
+        let (slow, other) = (bench.connection(), bench.connection());
+        let io = &mut bench.io;
+        let payload: Arc<[u8]> = vec![7; 1 << 20].into();
+        assert_eq!(io.publish(slow, &payload, Flush::Direct), Room::Open);
+        for _ in 0..2 {
+            assert_eq!(io.publish(slow, &payload, Flush::Direct), Room::Over);
+        }
+        assert_eq!(io.publish(slow, b"1", Flush::Direct), Room::Over, "exactly the most waits");
+        assert_eq!(io.publish(slow, b"1", Flush::Direct), Room::Full);
+        assert_eq!(io.publish_shared(slow, b"1", &payload, Flush::Direct), Room::Full);
+        assert_eq!(io.waiting_bytes(slow), MOST + 1);
+        io.send(slow, b"an answer");
+        assert_eq!(io.waiting_bytes(slow), MOST + 10);
+        assert_eq!(io.publish(other, &[0; 2 * MOST], Flush::Direct), Room::Over, "one message may be longer");
     }
 
     #[test]

@@ -142,6 +142,24 @@ fn a_publisher_of_qos_1_is_not_read_while_its_subscriber_at_qos_0_is_full() {
     }
 }
 
+#[test]
+fn a_publisher_whose_message_is_dropped_waits_for_its_full_subscriber_too() {
+    let mut world = World::new(1);
+    let subscriber = world.connect(0, Version::V3_1_1, "s");
+    world.subscribe(subscriber, "t");
+    world.socket(subscriber).stuck = true;
+    let [first, second] = ["first", "second"].map(|name| world.connect(0, Version::V3_1_1, name));
+    flood(&mut world, first, "t");
+    world.outside[0].full = true;
+    world.publish(second, "t", "dropped");
+    assert!(world.socket(second).paused);
+    assert_eq!(world.total(|counters| counters.dropped_budget.value()), 1);
+    world.outside[0].full = false;
+    world.drain(subscriber);
+    assert!(!world.socket(second).paused);
+    world.assert_account();
+}
+
 /// The topics of the other messages of a read change nothing, however many packets the read has.
 #[test]
 fn a_publisher_of_many_short_messages_is_not_read_while_one_of_its_subscribers_is_full() {
