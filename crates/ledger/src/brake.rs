@@ -55,7 +55,7 @@ impl Mark {
         bytes.max(self.bytes / self.messages.max(1)).max(1)
     }
 
-    fn worth(self) -> usize {
+    pub(crate) fn worth(self) -> usize {
         self.bytes.max(1)
     }
 }

@@ -357,6 +357,11 @@ impl Lanes {
         }
     }
 
+    /// A member has got a message of QoS 0, which counts for so much: nobody acknowledges it.
+    pub(crate) fn progress(&mut self, member: QueueId, weight: usize) {
+        self.present.get_mut(&member).into_iter().for_each(|member| member.patience.progress(weight));
+    }
+
     /// The oldest message that a member can get.
     pub(crate) fn next_for(&self, member: QueueId) -> Option<MessageId> {
         self.present.get(&member)?.ready.first().map(|(message, _)| *message)

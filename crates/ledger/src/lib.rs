@@ -36,6 +36,7 @@ mod lanes;
 mod lines;
 mod live;
 mod matching;
+mod outputs;
 mod presence;
 mod principal;
 mod publish;
@@ -94,6 +95,7 @@ use feed::Turns;
 use gauges::add;
 use lines::Lines;
 use live::Live;
+use outputs::FullMembers;
 use publish::Planned;
 use replies::{Answer, Replies};
 use restate::{Copied, Moved};
@@ -152,6 +154,7 @@ pub struct Ledger {
     moving: VecDeque<QueueId>,
     /// Groups whose queue is full, and whose members are to be ended.
     full_groups: VecDeque<QueueId>,
+    full_members: FullMembers,
     /// After a restart: sessions that were connected, and groups that have no member any more.
     unsettled: VecDeque<QueueId>,
     orphans: Vec<Incarnation>,
@@ -194,6 +197,7 @@ impl Ledger {
             restoring: Restoring::default(),
             moving: VecDeque::new(),
             full_groups: VecDeque::new(),
+            full_members: FullMembers::default(),
             unsettled: VecDeque::new(),
             orphans: Vec::new(),
             sweep: Sweep::default(),
@@ -319,6 +323,7 @@ impl Ledger {
         self.cursors.close_some(&mut units);
         let mut units = self.settings.units_at_a_time;
         self.settle_some(&mut units, now, to);
+        self.look_at_outputs(&mut units, now, to);
         self.feed_all(&mut units, now, to);
         self.want_put_off(now, to);
         self.look_at_timers(&mut units, now, to);
@@ -346,7 +351,8 @@ impl Ledger {
         let decides = !self.deciding.is_empty();
         let ends = !(self.endings.is_empty() && self.full_groups.is_empty());
         let tells = self.restoring.has_work() || !self.moving.is_empty();
-        feeds || settles || decides || ends || tells || self.sweep.is_under_way()
+        let looks = self.full_members.has_work() || self.sweep.is_under_way();
+        feeds || settles || decides || ends || tells || looks
     }
 
     /// When [`work`](Self::work) wants to be called again at the latest, on the monotonic clock.
@@ -360,6 +366,7 @@ impl Ledger {
             self.stalled_until_ms,
             self.bodies.poll_timeout(),
             self.cursors.poll_timeout(),
+            self.full_members.poll_timeout(),
             sweeps.then(|| self.sweep.next_ms()),
         ]
         .into_iter()

@@ -104,9 +104,14 @@ impl Replies {
 
     /// Whether everything that was committed so far is as safe as a connection wants it to be.
     pub(crate) fn is_all_safe(&self, place: Place) -> bool {
+        self.is_safe(place, self.committed)
+    }
+
+    /// Whether a record is as safe as a connection wants it to be.
+    pub(crate) fn is_safe(&self, place: Place, record: Lsn) -> bool {
         match self.durability(place) {
-            Durability::Fsync => self.is_all_durable(),
-            Durability::Os => self.written >= self.committed,
+            Durability::Fsync => self.durable >= record,
+            Durability::Os => self.written >= record,
             Durability::None => true,
         }
     }

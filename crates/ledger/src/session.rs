@@ -12,6 +12,7 @@ use crate::group::Ring;
 use crate::in_flight::InFlight;
 use crate::live::LiveBytes;
 use crate::matching::any_matches;
+use crate::outputs::Once;
 use crate::presence::Moving;
 use crate::record::{Incarnation, MessageId, WillFate};
 use crate::retained::first_key;
@@ -118,6 +119,7 @@ pub(crate) struct Online {
     /// Exchanges of this connection that are not over, and their bytes.
     pub(crate) under_way: usize,
     pub(crate) under_way_bytes: usize,
+    pub(crate) once: Once,
     /// Exchanges of earlier connections that are to be begun again, in their order.
     pub(crate) again: VecDeque<PacketId>,
     /// Groups that had something for it when it took nothing, in turn.
@@ -245,6 +247,7 @@ impl Online {
             packet_bytes_max,
             under_way: 0,
             under_way_bytes: 0,
+            once: Once::default(),
             again: VecDeque::new(),
             hungry: Ring::default(),
             parked: Vec::new(),

@@ -17,6 +17,7 @@ use crate::gauges::{add, shift, subtract};
 use crate::group::{Group, Held};
 use crate::in_flight::State;
 use crate::lines::{Line, Owner};
+use crate::outputs::is_full;
 use crate::record::{Granted, Incarnation, MessageId, Queued};
 use crate::replies::Answer;
 use crate::session::Share;
@@ -257,7 +258,7 @@ impl Ledger {
                 self.want_first(id, to);
                 return Feeding::Done(done);
             }
-            let Some(member) = self.next_member(id) else { continue };
+            let Some(member) = self.next_member(id, now) else { continue };
             let given = self.give(id, member, now, to);
             self.put_back_in_ring(id, member);
             passed = match given {
@@ -279,30 +280,34 @@ impl Ledger {
     }
 
     /// The next member in turn, if it takes something. One that does not comes again when it does.
-    fn next_member(&mut self, id: QueueId) -> Option<QueueId> {
+    fn next_member(&mut self, id: QueueId, now: Now) -> Option<QueueId> {
         let group = self.lines.group_mut(id)?;
         let member = match &mut group.lanes {
             Some(lanes) => lanes.pop_turn()?,
             None => group.ring.pop()?,
         };
+        let mark = self.lines.mark;
         // A session that has ended stands there until it has left its groups.
         let (line, session) = self.lines.group_and_member(id, member)?;
         let takes_new = session.takes_new();
+        let is_full = is_full(session, &session.shares[&id], mark);
         let share = session.shares.get_mut(&id).expect("who takes part is a member");
         share.turn = None;
-        if takes_new {
+        if takes_new && !is_full {
             return Some(member);
         }
         let group = line.group_mut().expect("it is a group");
         group.lanes.iter_mut().for_each(|lanes| lanes.starve(member));
-        if let Some(online) = &mut session.online {
+        if is_full {
+            self.wait_for_output(id, member, now);
+        } else if let Some(online) = &mut session.online {
             share.hungry.get_or_insert_with(|| online.hungry.push(id));
         }
         None
     }
 
     /// A member that takes something, as far as is known, stands behind the others.
-    fn put_back_in_ring(&mut self, id: QueueId, member: QueueId) {
+    pub(crate) fn put_back_in_ring(&mut self, id: QueueId, member: QueueId) {
         if let Some(lanes) = self.lines.group_mut(id).and_then(|group| group.lanes.as_mut()) {
             return lanes.wake(member);
         }
@@ -337,6 +342,10 @@ impl Ledger {
         }
         // In line in any case: where there is no space now, others try again.
         self.lines.is_ready(id);
+        let mark = self.lines.mark;
+        if self.lines.session(member).is_some_and(|session| is_full(session, &session.shares[&id], mark)) {
+            return Ok(Some(false));
+        }
         self.give(id, member, now, to)?;
         Ok(Some(true))
     }
@@ -382,6 +391,7 @@ impl Ledger {
         let targets = Arc::new([Target::one(subscriber, place.connection, share.interest)]);
         let message = Arc::clone(message);
         let entry = self.take_next(id, member, |gauges| &gauges.acknowledged, to)?;
+        self.note_progress(id, member, entry.size_bytes());
         let reply = Reply::Live { message, targets, stored: false };
         let answer = Answer { shard: place.shard, reply, brake: None };
         // At most once: after a crash nobody else may get it.
@@ -391,6 +401,18 @@ impl Ledger {
             self.release(answer, now, to);
         }
         Ok(Given::Done)
+    }
+
+    /// A member has taken a message of QoS 0: no acknowledgement will say so.
+    fn note_progress(&mut self, id: QueueId, member: QueueId, bytes: usize) {
+        let weight = self.lines.mark.weight(bytes);
+        let Some((line, session)) = self.lines.group_and_member(id, member) else { return };
+        if let Some(online) = &mut session.online {
+            online.once.add(weight, self.replies.committed());
+        }
+        line.growth.patience.progress(weight);
+        let lanes = line.group_mut().and_then(|group| group.lanes.as_mut());
+        lanes.into_iter().for_each(|lanes| lanes.progress(member, weight));
     }
 
     /// Takes the next message out of a group if no member may receive it, connected or not. Returns whether that is so.

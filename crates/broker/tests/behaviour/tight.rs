@@ -199,6 +199,31 @@ fn a_publisher_of_retained_messages_is_not_read_while_the_only_member_of_a_group
     }
 }
 
+/// Messages of QoS 1 wait in the queue of the group, and not in the output of a member that gets them at QoS 0.
+#[test]
+fn messages_of_qos_1_wait_in_a_group_while_the_output_of_its_only_member_is_full() {
+    for shards in [1, 2] {
+        let mut world = World::new(shards);
+        let publisher = world.connect(0, Version::V5, "publisher");
+        let member = world.connect(shards - 1, Version::V5, "member");
+        subscribe(&mut world, member, "$share/group/a", Qos::AtMostOnce);
+        world.socket(member).stuck = true;
+        for _ in 0..20 {
+            let answer = publish(&mut world, publisher, "a", &"x".repeat(200), once_at_least(1));
+            assert_eq!(answer, ["PUBACK id=1 Success"]);
+        }
+        let waiting = world.socket(member).sent.len();
+        assert!(waiting < 2 * HIGH_WATER_BYTES, "{waiting} bytes, {shards} shards");
+        let mut received = 0;
+        while !world.socket(member).sent.is_empty() {
+            received += world.drain(member).len();
+            world.wait(50);
+        }
+        assert_eq!(received, 20);
+        world.assert_account();
+    }
+}
+
 #[test]
 fn a_full_member_of_a_group_leaves_its_turn_to_others() {
     let mut world = World::new(1);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use base::{Dispatch, Key, Level};
 use ledger::{QueueFull, Record, Settings};
 use protocol::{Cause, Command, Deliver, Delivered};
 use wire::{Qos, ReasonCode};
@@ -90,6 +91,78 @@ fn each_member_gets_what_its_own_subscription_grants() {
         assert_eq!(deliver.identifiers[0].get(), number);
     }
     stage.check_account();
+}
+
+/// Nothing of QoS 0 is acknowledged: without the look at its output such a member would take the whole queue.
+#[test]
+fn a_member_at_qos_0_takes_nothing_while_its_output_is_full() {
+    for dispatch in [Dispatch::RoundRobin, Dispatch::KeyOrdered(Key::Publisher)] {
+        for ask in [Ask::lasting(60), Ask::clean()] {
+            let mut stage = Stage::with(Settings { dispatch: dispatch.clone(), ..Settings::default() });
+            let slow = stage.client("slow", &ask);
+            stage.subscribe(&slow, SHARED, at_qos(QOS_0));
+            for level in [Level::Over, Level::Slow] {
+                slow.subscriber.gauge.set(level);
+                emit(&mut stage, 1..=3, QOS_1);
+                assert!(stage.live(&slow).is_empty());
+                assert_eq!(count(&stage.gauges().queued), 3);
+                stage.pass_secs(1);
+                assert!(stage.live(&slow).is_empty());
+                slow.subscriber.gauge.set(Level::Open);
+                stage.pass_secs(1);
+                assert_eq!(stage.live(&slow), ["1", "2", "3"]);
+                stage.replies();
+            }
+            stage.check_account();
+        }
+    }
+}
+
+#[test]
+fn a_member_at_qos_0_with_a_full_output_leaves_its_turns_to_others() {
+    let mut stage = Stage::new();
+    let slow = stage.client("slow", &Ask::lasting(60));
+    stage.subscribe(&slow, SHARED, at_qos(QOS_0));
+    let well = stage.client("well", &Ask::lasting(60));
+    stage.subscribe(&well, SHARED, at_qos(QOS_0));
+    slow.subscriber.gauge.set(Level::Over);
+    emit(&mut stage, 1..=6, QOS_1);
+    assert_eq!((stage.live(&slow).len(), stage.live(&well).len()), (0, 6));
+    stage.replies();
+    slow.subscriber.gauge.set(Level::Open);
+    stage.pass_secs(1);
+    emit(&mut stage, 7..=12, QOS_1);
+    assert_eq!((stage.live(&slow).len(), stage.live(&well).len()), (3, 3));
+    stage.check_account();
+}
+
+/// The gauge says nothing about messages that have not reached the shard.
+#[test]
+fn a_member_at_qos_0_gets_no_more_than_a_marks_worth_before_its_shard_has_it() {
+    for (ask, is_recorded) in [(Ask::lasting(60), true), (Ask::clean(), false)] {
+        let mut stage =
+            Stage::with(Settings { brake_messages: 10, brake_bytes: 1_000, ..Settings::default() });
+        let client = stage.client("c", &ask);
+        stage.subscribe(&client, SHARED, at_qos(QOS_0));
+        stage.is_fast = false;
+        stage.sink.has_no_room = true;
+        emit(&mut stage, 1..=30, QOS_1);
+        for _ in 0..3 {
+            stage.pass_secs(1);
+            stage.sync();
+            assert_eq!(stage.live(&client).len(), 10, "the shard has not read");
+        }
+        stage.sink.has_no_room = false;
+        (0..3).for_each(|_| stage.pass_secs(1));
+        assert_eq!(stage.live(&client).len(), if is_recorded { 10 } else { 30 }, "the rest is not safe");
+        for _ in 0..3 {
+            stage.sync();
+            stage.pass_secs(1);
+        }
+        stage.sync();
+        assert_eq!(stage.live(&client).len(), 30);
+        stage.check_account();
+    }
 }
 
 /// Messages of QoS 0 go straight, to one who is there.
