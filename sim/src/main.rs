@@ -13,6 +13,7 @@ mod broker;
 mod client;
 mod decay;
 mod disk;
+mod most;
 mod network;
 mod oracle;
 mod pressure;

@@ -12,6 +12,7 @@ use ledger::{Addressed, Ledger};
 use crate::broker::Process;
 use crate::client::{Client, Mood};
 use crate::disk::{Crash, Disk};
+use crate::most::Most;
 use crate::network::Network;
 use crate::oracle::{Oracle, SessionNo, SpaceJudge, Standing, check_account};
 use crate::random::Random;
@@ -67,7 +68,7 @@ pub(crate) struct World {
     /// A process whose disk has failed ends then.
     ends_ms: Option<u64>,
     clients: Vec<Client>,
-    bound_bytes: usize,
+    most: Most,
     /// Where the space is what matters.
     space: Option<SpaceJudge>,
     /// The disk is slow.
@@ -95,11 +96,7 @@ impl World {
         scene.pass(0);
         let profiles = scenario.clients.iter().cloned().enumerate();
         let clients = profiles.map(|(number, profile)| Client::new(number, profile)).collect();
-        // What may pile up in a mailbox or an output beside its bound: what all clients can have had read in one turn,
-        // as small packets that weigh much more in the mail, and retained messages.
-        let read = scenario.bounds.read * scenario.clients.len() * 12;
-        let retained = if kind == Kind::Disk { 2_000_000 } else { 200_000 };
-        let bound_bytes = read + retained;
+        let most = Most::of(&scenario);
         let mut world = Self {
             scenario,
             random,
@@ -109,7 +106,7 @@ impl World {
             starts_ms: 0,
             ends_ms: None,
             clients,
-            bound_bytes,
+            most,
             space: (kind == Kind::Disk).then(SpaceJudge::default),
             slow_until_ms: 0,
             held: None,
@@ -416,24 +413,9 @@ impl World {
         self.tally.tight += u64::from(process.budget().is_tight());
         self.check_journal(&process.trouble())?;
         check_account(&process.counters, &process.gauges)?;
-        let (mail, commands, output) = process.fullest();
-        self.tally.in_parts += u64::from(output > IN_PARTS_BYTES);
-        let bounds = self.scenario.bounds;
-        let fullest = [
-            ("mail to a shard", mail, bounds.mail),
-            // A command weighs at least one part in 512 of the bound, and a turn takes 8,192 steps.
-            ("commands to the ledger", commands, 18 * bounds.commands),
-            ("an output", output, bounds.output + bounds.mail * self.scenario.shards + bounds.answers),
-        ];
-        for (what, bytes, bound) in fullest {
-            if bytes > bound + self.bound_bytes {
-                return Err(format!(
-                    "{what} takes {bytes} bytes, {} more than its bound and one turn",
-                    bytes - bound
-                ));
-            }
-        }
-        Ok(())
+        let fullest = process.fullest();
+        self.tally.in_parts += u64::from(fullest.2 > IN_PARTS_BYTES);
+        self.most.check(fullest)
     }
 
     /// All clients are gone for a while. What expires meanwhile goes too, wherever it waits.

@@ -61,7 +61,7 @@ impl Oracle {
             }
             self.note_value(to, topic, Some(no), Some(qos));
         }
-        self.sessions[to.0].take(no, qos);
+        self.sessions[to.0].take(no, qos, delivery.dup);
         self.message_mut(no).delivered.get_or_insert(tick);
         Ok(())
     }

@@ -24,8 +24,8 @@ pub(super) struct Session {
     /// When its client knows that it is over for the broker too, which may not find out before for a long time.
     gone: Option<Tick>,
     pub(super) spans: Vec<Span>,
-    /// How often each message was taken, by its number and the QoS.
-    receipts: Vec<[u8; 3]>,
+    /// How often each message was taken, by its number and the QoS, and at last at QoS 1 with DUP.
+    receipts: Vec<[u8; 4]>,
     /// The last message that was new, by publisher, topic, and the QoS that it was published and delivered with.
     pub(super) last: BTreeMap<(usize, usize, Qos, Qos), MessageNo>,
     /// What each topic ended with, by topic.
@@ -67,18 +67,20 @@ impl Session {
         self.receipts.get(no.0 as usize).map_or(0, |by_qos| by_qos.iter().sum())
     }
 
+    /// Without those at QoS 1 that were sent again: any number of these may come of one.
     pub(super) fn receipts_with(&self, no: MessageNo, qos: Qos) -> u8 {
         self.receipts.get(no.0 as usize).map_or(0, |by_qos| by_qos[usize::from(qos.level())])
     }
 
-    pub(super) fn take(&mut self, no: MessageNo, qos: Qos) {
+    pub(super) fn take(&mut self, no: MessageNo, qos: Qos, dup: bool) {
         let place = no.0 as usize;
         if place >= self.receipts.len() {
-            self.receipts.resize(place + 1, [0; 3]);
+            self.receipts.resize(place + 1, [0; 4]);
         }
-        let count = &mut self.receipts[place][usize::from(qos.level())];
-        // Three of them fit the sum.
-        *count = (*count + 1).min(80);
+        let is_again = dup && qos == Qos::AtLeastOnce;
+        let count = &mut self.receipts[place][if is_again { 3 } else { usize::from(qos.level()) }];
+        // Four of them fit the sum.
+        *count = (*count + 1).min(60);
     }
 
     pub(super) fn taken(&self) -> usize {

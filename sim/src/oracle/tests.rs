@@ -51,16 +51,13 @@ impl Court {
     }
 
     fn deliver(&mut self, message: MessageNo, sender_has_ended: bool) {
+        self.deliver_at(Qos::AtMostOnce, message, false, sender_has_ended);
+    }
+
+    fn deliver_at(&mut self, qos: Qos, message: MessageNo, dup: bool, sender_has_ended: bool) {
         let topic = self.oracle.topics[self.topic].clone();
-        let qos = Qos::AtMostOnce;
-        let delivery = Delivery {
-            message: Some(message),
-            topic,
-            qos,
-            dup: false,
-            retain: false,
-            identifiers: Vec::new(),
-        };
+        let (message, retain) = (Some(message), false);
+        let delivery = Delivery { message, topic, qos, dup, retain, identifiers: Vec::new() };
         self.oracle.delivered(self.session, &delivery, sender_has_ended);
     }
 
@@ -74,6 +71,19 @@ impl Court {
         let audit = self.oracle.session_began(2, false, usize::MAX);
         self.oracle.settle_retained(&[], &[audit], 0, false);
     }
+}
+
+/// Two ways lead to the session: what is published, and what its SUBSCRIBE asks for.
+#[test]
+fn a_message_of_qos_1_comes_once_on_each_way_beside_those_that_are_sent_again() {
+    let mut court = Court::new();
+    let message = court.publish(Qos::AtLeastOnce);
+    for dup in [false, true, true, true, false] {
+        court.deliver_at(Qos::AtLeastOnce, message, dup, false);
+        assert_eq!(court.oracle.failure(), None);
+    }
+    court.deliver_at(Qos::AtLeastOnce, message, false, false);
+    assert!(court.oracle.failure().is_some_and(|finding| finding.contains("3 times, on 2 ways")));
 }
 
 #[test]
