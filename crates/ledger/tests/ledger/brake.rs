@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-use base::Dispatch;
+use base::{Dispatch, Level};
 use ledger::Settings;
 use protocol::{Delivered, Reply};
 use wire::ReasonCode;
 
-use crate::stage::{Ask, Client, QOS_1, QOS_2, Stage, at_qos, count, id_of, message};
+use crate::stage::{Ask, Client, QOS_0, QOS_1, QOS_2, Stage, at_qos, count, id_of, message};
 
 const STEP_MS: u64 = 10;
 /// A publisher that waits for nothing publishes so many messages a second.
@@ -274,6 +274,24 @@ fn the_only_reader_is_waited_for_while_it_takes_a_marks_worth_in_five_seconds() 
 
 /// While the process was stopped, nobody could acknowledge anything. It is stopped again before the reader has taken a mark's
 /// worth.
+/// At QoS 0, what a member of a group has got is its progress: it acknowledges nothing.
+#[test]
+fn a_member_at_qos_0_that_takes_a_third_of_what_others_take_is_waited_for() {
+    for dispatch in [Dispatch::RoundRobin, by_publisher()] {
+        let mut race = Race::new(&[], dispatch).beside_a_fast_one();
+        let member = race.stage.client("member", &Ask::lasting(60));
+        race.stage.subscribe(&member, "$share/g/a", at_qos(QOS_0));
+        for _ in 0..300 {
+            member.subscriber.gauge.set(Level::Open);
+            (0..2).for_each(|_| race.step());
+            member.subscriber.gauge.set(Level::Over);
+            (0..4).for_each(|_| race.step());
+        }
+        let queued = race.queued();
+        assert!(queued < 1_000, "{queued} wait of {}", race.published);
+    }
+}
+
 #[test]
 fn an_absence_of_the_process_is_not_the_slowness_of_a_reader() {
     let mut race = Race::new(&[("a", 6)], Dispatch::RoundRobin);
