@@ -23,7 +23,7 @@ pub(crate) struct Most {
     mail: usize,
     /// From one shard to the ledger.
     commands: usize,
-    /// To one client.
+    /// In the output of one connection.
     output: usize,
 }
 
