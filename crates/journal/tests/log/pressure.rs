@@ -573,7 +573,7 @@ fn a_copy_without_room_on_a_full_disk_stops_nothing_else() {
     world.check();
 }
 
-/// What an older version may have used up.
+/// Space that an older version may have used up.
 fn remove_last_segments(disk: &Simulated, count: usize) {
     let mut names = storage(disk).list().expect("it is in memory");
     names.retain(|name| name.starts_with("segment"));
