@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs, uses, upgrades and purges the package in a system of its own. `cargo xtask package --try` runs it.
 set -eu
-cd /root
+cd /trial
 
 say() {
     echo "== $*"
@@ -31,7 +31,7 @@ stop() {
 echo '127.0.0.1 localhost' >/etc/hosts
 
 say install
-find / -xdev ! -path '/proc/*' ! -path '/root/*' | sort >before
+find / -xdev ! -path '/proc/*' ! -path '/trial/*' | sort >before
 dpkg --install first.deb
 test "$(stat -c '%U:%G %a' /etc/pondhawk)" = 'root:pondhawk 2750'
 
@@ -63,7 +63,7 @@ stop
 
 say purge
 dpkg --purge pondhawk
-find / -xdev ! -path '/proc/*' ! -path '/root/*' | sort >after
+find / -xdev ! -path '/proc/*' ! -path '/trial/*' | sort >after
 # Lists that dpkg and adduser renew, and the lock of adduser.
 if diff before after | grep '^>' | grep -v -e '/var/lib/dpkg/' -e '/var/log/' -e '/var/cache/' -e '/run/' -e '/etc/[a-z]*-$'; then
     echo 'these files have remained'

@@ -111,6 +111,49 @@ fn listeners_come_and_go_and_the_connections_of_others_stay() {
     }
 }
 
+/// Lasting sessions of a listener that is gone wait for it, also if one listener alone is left.
+#[test]
+fn nobody_gets_the_sessions_of_a_listener_that_was_removed() {
+    let [first, second] = free_ports();
+    let behind = |port, mount| listener(port, &format!("mount_point = \"{mount}/\"\nallow_anonymous = true"));
+    let both = behind(first, "a") + &behind(second, "b");
+    let place = Place::new(2, &both);
+    // Session Expiry Interval
+    let connect =
+        Connect { clean_start: false, properties: &[0x11, 0, 0, 1, 0], ..Connect::new(Version::V5, "phone") };
+    let mut owner = Client::connect(local(first), &connect);
+    owner.subscribe("secret");
+    place.reload(&behind(second, "b"), DONE);
+    owner.expect_disconnect(0x98);
+    let mut thief = RawClient::connect(local(second));
+    thief.send(&connect.bytes());
+    assert_eq!(thief.read_packet()[3], 0x87);
+    place.reload(&both, DONE);
+    let mut owner = Client::connect(local(first), &connect);
+    client(first, Version::V5, "other").publish("secret", b"fish");
+    owner.expect_message("secret", b"fish");
+}
+
+/// A file may be empty while it is written, and a pipe would hold the main thread for ever.
+#[test]
+fn an_empty_file_and_a_pipe_are_refused() {
+    let [port] = free_ports();
+    let directory = TempDir::new().expect("there is a place for temporary files");
+    let acl = directory.path().join("rules");
+    fs::write(&acl, "topic readwrite #\n").expect("a temporary file can be written");
+    let good = listener(port, "") + &format!("[auth]\nacl_file = {acl:?}\n");
+    let place = Place::new(1, &good);
+    let mut stays = client(port, Version::V5, "stays");
+    place.reload("", REFUSED);
+    fs::remove_file(&acl).expect("it is ours");
+    let status = Command::new("mkfifo").arg(&acl).status().expect("mkfifo can be run");
+    assert!(status.success());
+    place.reload(&good, REFUSED);
+    place.broker.wait_for_log("it is no regular file");
+    stays.expect_only_pong();
+    client(port, Version::V5, "new").expect_only_pong();
+}
+
 #[test]
 fn an_invalid_file_changes_nothing_and_the_log_names_the_place() {
     let [first, second, taken] = free_ports();

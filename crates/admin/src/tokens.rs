@@ -136,7 +136,13 @@ pub fn own(path: &Path) -> io::Result<String> {
                 let text = format!("{} can be read by others; remove the file", path.display());
                 return Err(io::Error::other(text));
             }
-            Ok(fs::read_to_string(path)?.trim().to_owned())
+            let token = fs::read_to_string(path)?.trim().to_owned();
+            // The disk may have been full when it was to be written.
+            if token.len() < TOKEN_BYTES_MIN {
+                let text = format!("{} has no token; remove the file, and a new one is made", path.display());
+                return Err(io::Error::other(text));
+            }
+            Ok(token)
         }
         Err(error) => Err(error),
     }
@@ -212,6 +218,9 @@ mod tests {
         assert_eq!(fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
         fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).expect("it is ours");
         assert!(own(&path).is_err());
+        fs::write(&path, "\n").expect("it is ours");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("it is ours");
+        assert!(own(&path).is_err_and(|error| error.to_string().contains("has no token")));
         fs::remove_file(&path).expect("it is ours");
     }
 }

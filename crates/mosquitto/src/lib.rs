@@ -50,7 +50,7 @@ pub use line::Place;
 pub use manual::markdown;
 pub use output::{Kind, Origin, Remark};
 pub use problem::{Problem, Refusal};
-pub use system::{System, ThisMachine};
+pub use system::{System, ThisMachine, read_regular};
 pub use translate::Start;
 
 /// A configuration in our own language.

@@ -30,22 +30,31 @@ pub trait System {
 /// Maximum length of a file, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
+/// Reads a regular file of at most `bytes_max` bytes, which is a number of whole MiB.
+///
+/// # Errors
+/// As the file system says, or the file is none, or it is too large.
+pub fn read_regular(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    // A pipe would not open before somebody writes to it, and a device need not end.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
+        let text = format!("it has more than {} MiB", bytes_max >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, text));
+    }
+    Ok(bytes)
+}
+
 /// The machine that runs this program.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ThisMachine;
 
 impl System for ThisMachine {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        // A pipe would not open before somebody writes to it, and a device need not end.
-        if !fs::metadata(path)?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
-        }
-        let mut bytes = Vec::new();
-        File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > FILE_BYTES_MAX {
-            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 16 MiB"));
-        }
-        Ok(bytes)
+        read_regular(path, FILE_BYTES_MAX)
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<OsString>> {

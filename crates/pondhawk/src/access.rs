@@ -3,7 +3,6 @@
 //! SIGHUP makes the broker read them, and a file that has changed and then stayed as it is for one look. If one of them has
 //! a mistake, all of them stay as they were.
 
-use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use auth::{Access, DynamicSecurity, Permissions, Realms, Users};
 use base::{Realm, Tenant};
 use config::{CertificateIdentity, Listener};
+use mosquitto::read_regular;
 use protocol::Instruments;
 
 use crate::stamp::Stamp;
@@ -426,7 +426,10 @@ fn init_hint(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{error}; `mosquitto_ctrl dynsec init FILE NAME` makes one"))
 }
 
-/// Reads a file that `parse` understands. An error names the key, the file and the line.
+/// Maximum length of a file, in bytes: more than a million users have.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// Reads a regular file that `parse` understands. An error names the key, the file and the line.
 pub(crate) fn parse<T, E: std::fmt::Display>(
     key: &str,
     path: &Path,
@@ -434,8 +437,8 @@ pub(crate) fn parse<T, E: std::fmt::Display>(
     parse: impl FnOnce(&str) -> Result<T, E>,
 ) -> io::Result<T> {
     let place = || format!("`{key}`: {}", path.display());
-    let bytes =
-        fs::read(path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", place())))?;
+    let bytes = read_regular(path, FILE_BYTES_MAX)
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", place())))?;
     bytes.hash(contents);
     let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, format!("{}: {why}", place()));
     let text = String::from_utf8(bytes).map_err(|error| {

@@ -3,7 +3,6 @@
 //! Two things make the broker read the files of a listener again: SIGHUP, and a file that has changed and then stayed as it
 //! is for one look. Programs that renew certificates replace several files one after the other.
 
-use std::fs;
 use std::hash::{DefaultHasher, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -109,7 +108,7 @@ impl Files {
     pub(crate) fn of(listener: &Listener) -> Self {
         let mut contents = DefaultHasher::new();
         for path in paths(listener) {
-            contents.write(&fs::read(path).unwrap_or_default());
+            contents.write(&stack::contents(path).unwrap_or_default());
             contents.write_u8(0);
         }
         Self { stamps: stamps(listener), contents: contents.finish() }

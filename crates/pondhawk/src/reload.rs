@@ -3,7 +3,8 @@
 //! A valid file takes the place of the former one, except for keys that need a restart, which the log names. An invalid file
 //! changes nothing. docs/RELOAD.md says what changes mean for connections.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -37,6 +38,11 @@ impl Instruments for Figures {
     }
 }
 
+/// Whether a file has no contents. At the start that means all defaults; a running broker would lose its listeners by it.
+fn is_blank(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|file| file.len() == 0)
+}
+
 impl Reload {
     /// Keeps the place of a configuration that was loaded with these flags. A pipe has nothing to read again.
     pub(crate) fn new(path: Option<PathBuf>, flags: Flags, machine: Machine) -> Self {
@@ -52,6 +58,9 @@ impl Reload {
     /// Reads the file and all files that it names again, and opens the files of the log again in any case.
     pub(crate) fn run(&self, running: &mut Running, server: &Server, log: &Logging) {
         let outcome = match &self.path {
+            Some(path) if is_blank(path) => {
+                Err(format!("{} is empty: a file that is being written is no configuration", path.display()))
+            }
             Some(path) => match file::load(Some(path), &self.flags, &self.machine) {
                 Ok(loaded) => running.reload(&loaded.config, server).map_err(|error| error.to_string()),
                 Err(failure) => Err(failure.render(false)),

@@ -8,6 +8,7 @@ use config::{ClientCertificate, Listener, Protocol, TlsVersion};
 use layers::{
     Authorities, ClientCertificates, CurrentTls, Identity, SettingsError, Stack, TlsSettings, WebSocketRules,
 };
+use mosquitto::read_regular;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
@@ -130,12 +131,25 @@ pub(crate) fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static
 /// Reads all objects of a kind from a PEM file. There is at least one.
 fn objects<T: PemObject>(key: &str, path: &Path, what: &str) -> io::Result<Vec<T>> {
     let explain = |error: pem::Error| explain(key, path, &error, what);
-    let objects = T::pem_file_iter(path).map_err(explain)?.collect::<Result<Vec<T>, _>>().map_err(explain)?;
+    let bytes = contents(path).map_err(|error| explain(pem::Error::Io(error)))?;
+    let objects = T::pem_slice_iter(&bytes).collect::<Result<Vec<T>, _>>().map_err(explain)?;
     if objects.is_empty() { Err(explain(pem::Error::NoItemsFound)) } else { Ok(objects) }
 }
 
 fn private_key(path: &Path) -> io::Result<PrivateKeyDer<'static>> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| explain("tls_key", path, &error, "private key"))
+    let key = contents(path).map_err(pem::Error::Io).and_then(|bytes| PrivateKeyDer::from_pem_slice(&bytes));
+    key.map_err(|error| explain("tls_key", path, &error, "private key"))
+}
+
+/// Maximum length of a file of certificates, keys or revocation lists, in bytes.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// The bytes of such a file.
+///
+/// # Errors
+/// As for [`read_regular`].
+pub(crate) fn contents(path: &Path) -> io::Result<Vec<u8>> {
+    read_regular(path, FILE_BYTES_MAX)
 }
 
 fn explain(key: &str, path: &Path, error: &pem::Error, what: &str) -> io::Error {

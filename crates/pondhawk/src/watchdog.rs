@@ -1,7 +1,8 @@
 //! The watchdog of the service manager (`WatchdogSec=` of systemd): it hears of the broker as long as all threads answer.
 //!
 //! A thread that hangs answers no client either. The service manager then ends the process and starts it again, and no
-//! acknowledged message is lost.
+//! acknowledged message is lost. The main thread is not asked: clients are served without it, also while a file that it reads
+//! is slow.
 
 use std::io;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};

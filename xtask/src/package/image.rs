@@ -76,13 +76,8 @@ fn fill(release: &Release<'_>, root: &Path) -> Result<(), String> {
 
 /// The layer: all files belong to root, except the folder for data.
 fn layer(release: &Release<'_>, root: &Path, tar: &Path, log: &mut Log) -> Result<(), String> {
-    let mut others = release.command("tar");
-    others.args(["--create", "--sort=name", "--format=gnu", "--owner=0", "--group=0", "--numeric-owner"]);
-    others
-        .arg(format!("--mtime=@{}", release.time))
-        .args(["--exclude=./var/lib/pondhawk", "--file"])
-        .arg(tar);
-    log.run(others.arg("--directory").arg(root).arg("."))?;
+    let mut others = release.tar_of_root(tar);
+    log.run(others.arg("--exclude=./var/lib/pondhawk").arg("--directory").arg(root).arg("."))?;
     let mut owned = release.command("tar");
     owned.args(["--append", "--format=gnu", "--numeric-owner", "--no-recursion"]);
     owned.arg(format!("--owner={USER}")).arg(format!("--group={USER}"));

@@ -87,10 +87,17 @@ impl Release<'_> {
 
     /// A tar archive of a folder, with names that begin with this prefix. Equal folders have equal archives.
     fn tar(&self, folder: &Path, prefix: &str, to: &Path, log: &mut Log) -> Result<(), String> {
+        let mut tar = self.tar_of_root(to);
+        tar.arg(format!("--transform=s,^\\.,{prefix},"));
+        log.run(tar.arg("--directory").arg(folder).arg("."))
+    }
+
+    /// A command that makes an archive in which everything belongs to root.
+    fn tar_of_root(&self, to: &Path) -> Command {
         let mut tar = self.command("tar");
         tar.args(["--create", "--sort=name", "--format=gnu", "--owner=0", "--group=0", "--numeric-owner"]);
-        tar.arg(format!("--mtime=@{}", self.time)).arg(format!("--transform=s,^\\.,{prefix},"));
-        log.run(tar.arg("--directory").arg(folder).arg("--file").arg(to).arg("."))
+        tar.arg(format!("--mtime=@{}", self.time)).arg("--file").arg(to);
+        tar
     }
 }
 

@@ -100,14 +100,14 @@ pub(super) fn run(release: &Release<'_>, deb: &Path, log: &mut Log) -> Result<()
     }
     fs::create_dir_all(&system).map_err(|error| error.to_string())?;
     log.run(release.command("tar").arg("-C").arg(&system).arg("-xf").arg(&fresh))?;
-    let put = |from: &Path, name: &str| super::stage::copy(from, &system.join("root").join(name), 0o755);
+    let put = |from: &Path, name: &str| super::stage::copy(from, &system.join("trial").join(name), 0o755);
     put(deb, "first.deb")?;
     put(&next_version(release, log)?, "second.deb")?;
     put(&release.house.root().join("packaging/debian/trial.sh"), "trial.sh")?;
     // With ports of its own, and without a process that stays behind.
     let mut alone = release.command("unshare");
     alone.args(["--net", "--pid", "--fork", "--kill-child", "sh", "-c"]);
-    alone.args(["ip link set lo up && exec chroot \"$0\" /bin/sh /root/trial.sh"]).arg(&system);
+    alone.args(["ip link set lo up && exec chroot \"$0\" /bin/sh /trial/trial.sh"]).arg(&system);
     log.run(&mut alone)
 }
 

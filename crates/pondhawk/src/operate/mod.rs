@@ -156,10 +156,11 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> ExitCode {
         let texts = |name: &str| value[name].as_array().cloned().unwrap_or_default();
         let mut text = String::new();
         for step in texts("steps") {
-            text.push_str(&format!("- {}\n", step.as_str().unwrap_or_default()));
+            text.push_str(&format!("- {}\n", table::on_terminal(step.as_str().unwrap_or_default())));
         }
         let outcome = value["outcome"].as_str().unwrap_or_default().replace('-', " ");
-        text.push_str(&format!("=> {outcome} ({})\n", value["reason"].as_str().unwrap_or_default()));
+        let reason = value["reason"].as_str().unwrap_or_default();
+        text.push_str(&format!("=> {} ({})\n", table::on_terminal(&outcome), table::on_terminal(reason)));
         print(&text)
     };
     finish(explained())

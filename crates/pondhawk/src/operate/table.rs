@@ -73,7 +73,15 @@ fn cell(value: &Value) -> String {
         Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join("; "),
         other => other.to_string(),
     };
-    text.chars().map(|character| if character.is_control() { '\u{FFFD}' } else { character }).collect()
+    on_terminal(&text)
+}
+
+/// A text of a client, without characters that control a terminal or turn the direction of writing.
+pub(crate) fn on_terminal(text: &str) -> String {
+    let is_harmful = |character: char| {
+        character.is_control() || matches!(character, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|character| if is_harmful(character) { '\u{FFFD}' } else { character }).collect()
 }
 
 #[cfg(test)]
@@ -81,6 +89,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn texts_of_clients_cannot_control_the_terminal() {
+        assert_eq!(on_terminal("a\u{1B}[2J\n=> b\u{202E}c é"), "a\u{FFFD}[2J\u{FFFD}=> b\u{FFFD}c é");
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_cells() {
