@@ -86,5 +86,5 @@ fn by_ways(scenario: &Scenario, packet: usize, reads: usize) -> usize {
 /// and the answers to one read.
 fn by_itself(scenario: &Scenario, packet: usize, read: usize) -> usize {
     let bounds = scenario.bounds;
-    bounds.output_most.max(bounds.output).saturating_add(packet + 2 * read + UNTAKEN_BYTES)
+    bounds.output_most().saturating_add(packet + 2 * read + UNTAKEN_BYTES)
 }

@@ -541,7 +541,7 @@ fn journal_settings(durability: Durability, random: &mut Random) -> journal::Set
 
 fn bounds(random: &mut Random) -> Bounds {
     let read = *random.pick(&[20, 500, 1 << 16]);
-    let bounds = Bounds {
+    Bounds {
         mail: *random.pick(&[100, 1_000, 1 << 20]),
         commands: *random.pick(&[500, 5_000, 1 << 20]),
         answers: *random.pick(&[2_000, 1 << 16]),
@@ -553,9 +553,7 @@ fn bounds(random: &mut Random) -> Bounds {
         read,
         read_on: 4 * read,
         carry: *random.pick(&[0, 10, 1 << 12]),
-        ..Bounds::default()
-    };
-    Bounds { output_most: bounds.output.max(bounds.outputs / 4), ..bounds }
+    }
 }
 
 fn weather(random: &mut Random) -> Weather {

@@ -51,9 +51,6 @@ use crate::switchboard::Switchboard;
 use crate::trim::Trimmer;
 use crate::verify::Verifier;
 
-/// One output takes at most this part of the memory for all of them, if it is more than its mark.
-const OUTPUT_PART: usize = 4;
-
 /// What a server needs to know before it starts.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -329,7 +326,6 @@ impl Started<'_> {
         let brain = brain.with_guard(Arc::clone(&self.options.guard));
         let bounds = Bounds {
             output: limits.high_water_bytes,
-            output_most: limits.high_water_bytes.max(limits.waiting_bytes_max / OUTPUT_PART),
             outputs: limits.waiting_bytes_max,
             ..Bounds::default()
         };

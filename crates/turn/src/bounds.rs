@@ -17,9 +17,6 @@ pub struct Bounds {
     pub letters: usize,
     /// An output with more waiting is over its mark, and its publishers are not read.
     pub output: usize,
-    /// An output over its mark gets no more messages of QoS 0 while more than this waits in it. Not every publisher can wait: a
-    /// client that connects, publishes and leaves has no second read. At least `output`.
-    pub output_most: usize,
     /// While more waits in the outputs of the process, more is dropped where it can be.
     pub outputs: usize,
     /// Then this much may wait for a connection all the same: a client that takes its messages does not miss small ones
@@ -35,6 +32,19 @@ pub struct Bounds {
     pub carry: usize,
 }
 
+/// The part of what all outputs may hold that one of them may.
+const OUTPUT_PART: usize = 4;
+
+impl Bounds {
+    /// An output over its mark gets no more messages of QoS 0 while more than this waits in it, in bytes: a quarter of what all
+    /// outputs may hold, or its mark. Not every publisher can wait: a client that connects, publishes and leaves has no second
+    /// read.
+    #[must_use]
+    pub fn output_most(&self) -> usize {
+        self.output.max(self.outputs / OUTPUT_PART)
+    }
+}
+
 impl Default for Bounds {
     fn default() -> Self {
         Self {
@@ -44,7 +54,6 @@ impl Default for Bounds {
             unasked: 256 << 10,
             letters: 1 << 20,
             output: 256 << 10,
-            output_most: usize::MAX,
             outputs: usize::MAX,
             allowance: 4 << 10,
             read: 64 << 10,

@@ -82,7 +82,7 @@ impl<S> Connection<S> {
     /// Whether so much more of QoS 0 is dropped: all outputs are `full`, or this one alone takes too much.
     pub(crate) fn refuses(&self, bytes: usize, full: bool, bounds: &Bounds) -> bool {
         let waiting = self.waiting_bytes();
-        full && waiting + bytes > bounds.allowance || self.over && waiting > bounds.output_most
+        full && waiting + bytes > bounds.allowance || self.over && waiting > bounds.output_most()
     }
 
     pub(crate) fn output<'a>(&'a mut self, pool: &mut Pool) -> &'a mut Output {

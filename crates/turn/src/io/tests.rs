@@ -27,7 +27,8 @@ fn when_the_process_is_full_a_connection_gets_no_more_than_its_allowance() {
 fn an_output_over_its_mark_gets_no_more_messages_than_one_connection_may_have_waiting() {
     const MOST: usize = 3 << 20;
     let mut bench = Bench::new(usize::MAX);
-    bench.io.bounds.output_most = MOST;
+    // As after a reload.
+    bench.io.change_bounds(1 << 20, 4 * MOST);
     let (slow, other) = (bench.connection(), bench.connection());
     let io = &mut bench.io;
     let payload: Arc<[u8]> = vec![7; 1 << 20].into();
