@@ -30,6 +30,8 @@ pub(crate) struct Inbound {
     releasing: usize,
     /// Time before which no PUBACK or PUBREC leaves, in monotonic milliseconds.
     held_until_ms: Option<u64>,
+    /// A PUBLISH of QoS 2 was ignored, so that no later one gets its PUBREC before it [MQTT-4.6.0-3].
+    has_ignored: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -134,11 +136,13 @@ impl Inbound {
         is_new
     }
 
-    /// Forgets the last handled PUBLISH, as if it had not arrived.
+    /// Forgets the last handled PUBLISH, as if it had not arrived. Repeated messages behind one of QoS 2 get no PUBREC on this
+    /// connection, because this one gets none.
     pub(crate) fn ignore(&mut self, ticket: Ticket) {
         match ticket {
             Ticket::PubAck(packet_id) => self.acks.take_back(packet_id),
             Ticket::PubRec(packet_id) => {
+                self.has_ignored = true;
                 self.recs.take_back(packet_id);
                 if let Entry::Occupied(open) = self.open.entry(packet_id)
                     && open.get().stage == Stage::Recording
@@ -182,6 +186,7 @@ impl Inbound {
             Entry::Occupied(mut open) => match open.get().stage {
                 // The PUBREC for the first one answers both.
                 Stage::Recording | Stage::Accepted => Arrival::Repeated,
+                Stage::Received if self.has_ignored => Arrival::Repeated,
                 Stage::Received => {
                     if !open.get().counts {
                         if too_many {
@@ -340,5 +345,30 @@ impl Inbound {
     /// Number of messages that count against Receive Maximum: neither PUBACK nor PUBCOMP was sent.
     fn unacknowledged(&self) -> usize {
         self.acks.len() + self.counted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_message_behind_an_ignored_one_waits_for_the_next_connection() {
+        let id = |number| PacketId::new(number).expect("not 0");
+        let mut inbound = Inbound::default();
+        inbound.resume(&[id(2), id(3)]);
+        let publish = |inbound: &mut Inbound, number| {
+            let delivery = Delivery::ExactlyOnce { packet_id: id(number), dup: true };
+            inbound.publish(delivery, Version::V3_1_1, None)
+        };
+        assert_eq!(publish(&mut inbound, 3), Some(Arrival::Repeated));
+        assert_eq!(publish(&mut inbound, 1), Some(Arrival::New(Ticket::PubRec(id(1)))));
+        inbound.ignore(Ticket::PubRec(id(1)));
+        assert_eq!(publish(&mut inbound, 2), Some(Arrival::Repeated));
+        assert_eq!(inbound.recs.pop(), Some((id(3), PubAckReason::Success)));
+        assert_eq!(inbound.recs.pop(), None);
+        inbound.suspend();
+        assert_eq!(publish(&mut inbound, 2), Some(Arrival::Repeated));
+        assert_eq!(inbound.recs.pop(), Some((id(2), PubAckReason::Success)));
     }
 }
