@@ -123,8 +123,9 @@ impl Ledger {
         let name = name.expect("what a client has without a connection lasts");
         let (before, principal) = (self.principal_of(id), claim.subscriber.principal());
         let acts = self.new_principal_record(name, &before, &principal);
+        let speaks = self.will_principal_record(will.as_ref(), &principal);
         let group: Vec<Record<'_>> =
-            [connected(name, claim, will.as_ref())].into_iter().chain(acts).collect();
+            [connected(name, claim, will.as_ref())].into_iter().chain(speaks).chain(acts).collect();
         self.replies.commit(&group, to).map_err(|refusal| reason(self, refusal))?;
         drop(group);
         let session = self.lines.session_mut(id).expect("it was there before this was recorded");
@@ -192,8 +193,10 @@ impl Ledger {
         let begun = lasts.then_some(Record::Session { session: incarnation, client_id });
         let connected = lasts.then(|| connected(incarnation, &claim, will.as_ref()));
         let principal = claim.subscriber.principal();
+        let speaks = self.will_principal_record(will.as_ref(), &principal);
         let acts = self.principal_record(incarnation, &principal).filter(|_| lasts);
-        let group: Vec<Record<'_>> = ended.into_iter().chain(begun).chain(connected).chain(acts).collect();
+        let connected = connected.into_iter().chain(speaks).chain(acts);
+        let group: Vec<Record<'_>> = ended.into_iter().chain(begun).chain(connected).collect();
         if !group.is_empty() {
             self.replies.commit(&group, to).map_err(|refusal| reason(self, refusal))?;
         }

@@ -221,7 +221,12 @@ pub enum Record<'a> {
         /// What will be published.
         message: Cow<'a, Arc<Message>>,
     },
-    /// The user for whom a will is published that was kept ([`WillKept`](Self::WillKept)).
+    /// The user for whom a will is published. It follows the record of the will in the same group
+    /// ([`Connected`](Self::Connected), [`WillKept`](Self::WillKept)). A will without such a record is one of an anonymous
+    /// client without rules.
+    ///
+    /// A will does not rely on the record of its session's user. The session may end before its will is published, and that
+    /// record is not copied then.
     WillPrincipal {
         /// Its number, as it was recorded when its client connected.
         will: MessageId,

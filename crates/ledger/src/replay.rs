@@ -30,14 +30,20 @@ pub(crate) struct Replay {
     nobody: Arc<Subscriber>,
     /// When the clients that had left did so, in milliseconds since 1970.
     pub(crate) left_unix_ms: BTreeMap<Incarnation, u64>,
-    /// Whose will it is, while it waits.
-    wills: BTreeMap<MessageId, Incarnation>,
+    /// Wills that wait.
+    wills: BTreeMap<MessageId, Waiting>,
     pub(crate) due: BTreeMap<MessageId, (Arc<Message>, Arc<Principal>)>,
     /// Users of sessions, as far as they are on the record.
     pub(crate) principals: BTreeMap<Incarnation, Arc<Principal>>,
     realms: Arc<Realms>,
     /// To be used again.
     path: Vec<QueueId>,
+}
+
+/// Whose will it is that waits.
+struct Waiting {
+    session: Incarnation,
+    principal: Arc<Principal>,
 }
 
 impl Replay {
@@ -137,10 +143,12 @@ impl Replay {
             Record::WillDue { session } => self.decide_will(session, WillFate::Due),
             Record::WillKept { will, ref message } => {
                 self.has_numbered(will);
-                self.due.insert(will, (Arc::clone(message), recorded(&self.realms, None, false, "").into()));
+                self.due.insert(will, (Arc::clone(message), self.anonymous()));
             }
             Record::WillPrincipal { will, ref user, ref rules } => {
-                if let Some((_, principal)) = self.due.get_mut(&will) {
+                let due = self.due.get_mut(&will).map(|(_, principal)| principal);
+                let waiting = self.wills.get_mut(&will).map(|waiting| &mut waiting.principal);
+                if let Some(principal) = due.or(waiting) {
                     *principal = recorded(&self.realms, user.as_deref(), false, rules).into();
                 }
             }
@@ -261,7 +269,8 @@ impl Replay {
         if let Some(old) = std::mem::replace(&mut lasting.will, will) {
             self.wills.remove(&old.id);
         }
-        self.wills.extend(id.map(|id| (id, incarnation)));
+        let principal = self.anonymous();
+        self.wills.extend(id.map(|id| (id, Waiting { session: incarnation, principal })));
     }
 
     fn decide_will(&mut self, incarnation: Incarnation, fate: WillFate) {
@@ -269,23 +278,28 @@ impl Replay {
             return;
         }
         let Some(will) = self.lasting(incarnation).and_then(|lasting| lasting.will.take()) else { return };
-        self.wills.remove(&will.id);
+        let waiting = self.wills.remove(&will.id);
         if fate == WillFate::Due {
-            let principal = self.principal_of(incarnation);
+            let principal = waiting.map_or_else(|| self.anonymous(), |waiting| waiting.principal);
             self.due.insert(will.id, (will.message, principal));
         }
+    }
+
+    /// The user of a session or a will without a record of its user.
+    fn anonymous(&self) -> Arc<Principal> {
+        recorded(&self.realms, None, false, "").into()
     }
 
     /// The user of a session. One without a record is anonymous.
     pub(crate) fn principal_of(&self, session: Incarnation) -> Arc<Principal> {
         let known = self.principals.get(&session).cloned();
-        known.unwrap_or_else(|| recorded(&self.realms, None, false, "").into())
+        known.unwrap_or_else(|| self.anonymous())
     }
 
     fn publish_will(&mut self, will: MessageId) {
         self.due.remove(&will);
-        if let Some(incarnation) = self.wills.remove(&will)
-            && let Some(lasting) = self.lasting(incarnation)
+        if let Some(Waiting { session, .. }) = self.wills.remove(&will)
+            && let Some(lasting) = self.lasting(session)
         {
             lasting.will = None;
         }

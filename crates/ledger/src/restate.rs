@@ -22,10 +22,10 @@
 //! | fact | begun by | its copy |
 //! |---|---|---|
 //! | a session | `Session` | `Session` |
-//! | its client is there | the last `Connected` | `Connected`, with the will as it was |
+//! | its client is there | the last `Connected` | `Connected`, with the will as it was, and `WillPrincipal` |
 //! | its user | the last `Principal` or `Owner` | the same |
 //! | its client has left | the last `Left` | `Left`, unless its will waits |
-//! | and its will waits | `Connected` | `Connected`, and the `Left` that is younger than it |
+//! | and its will waits | `Connected` | `Connected`, `WillPrincipal`, and the `Left` that is younger than both |
 //! | its will is due | `Connected`, `WillKept` | `WillKept`, `WillPrincipal`: the session may be gone, or connected with another |
 //! | a subscription, a group | `Subscribed`, `Group` | the same, with the options of today |
 //! | a cursor | `Cursor` | `Cursor`, `CursorMoved` |
@@ -73,7 +73,7 @@ use wire::PacketId;
 use crate::entry::Entry;
 use crate::in_flight::{Exchange, State};
 use crate::lines::{Line, Lines, Owner};
-use crate::principal::{of_session, of_will, recorded_tenant};
+use crate::principal::{of_pending_will, of_session, of_will, recorded_tenant};
 use crate::record::{Incarnation, MessageId, Queued, WillFate, WillRecord};
 use crate::session::{Lasting, Session};
 use crate::will::Wills;
@@ -369,16 +369,20 @@ impl<'a> Truth<'a> {
             delay_secs: will.delay_secs,
         });
         let (expiry_secs, waits) = (session.expiry_secs, will.is_some());
-        let connected = Record::Connected { session: name, expiry_secs, will };
-        match session.left_unix_ms {
-            None => vec![connected],
-            Some(unix_ms) if waits => {
-                let will = WillFate::Waits;
-                vec![connected, Record::Left { session: name, expiry_secs, unix_ms, will }]
-            }
+        let left = session.left_unix_ms;
+        if left.is_some() && !waits {
             // The record of that is younger.
-            Some(_) => Vec::new(),
+            return Vec::new();
         }
+        let mut group = vec![Record::Connected { session: name, expiry_secs, will }];
+        group.extend(pending.and_then(|will| self.user_of_pending_will(name, will.id)));
+        let will = WillFate::Waits;
+        group.extend(left.map(|unix_ms| Record::Left { session: name, expiry_secs, unix_ms, will }));
+        group
+    }
+
+    fn user_of_pending_will(&self, session: Incarnation, will: MessageId) -> Option<Record<'a>> {
+        of_pending_will(&self.realms, will, &self.session(session)?.subscriber.principal())
     }
 
     /// A will that waits is told with the connection that has brought it, and so is that the connection is over.

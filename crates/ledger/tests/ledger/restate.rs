@@ -124,6 +124,24 @@ fn users_of_sessions_and_wills() {
     assert!(state.contains("will MessageId(1) for Some(\"ann\")"), "{state}");
 }
 
+/// The record of a session's user is older than the connection that brings the will, and goes first.
+#[test]
+fn a_will_keeps_its_user_whatever_becomes_of_its_session() {
+    for expiry_secs in [0, 60] {
+        let mut stage = Stage::new();
+        let witness = stage.client("witness", &Ask::lasting(60));
+        stage.subscribe(&witness, "w", at_qos(QOS_1));
+        let first = stage.client("c", &Ask::lasting(60).of("ann"));
+        stage.leave(&first, Cause::Normal);
+        let second = stage.client("c", &Ask::lasting(60).of("ann").will("w", 0));
+        stage.sink.no_space = true;
+        stage.leave_with(&second, Cause::WithWill, Some(expiry_secs));
+        check(&mut stage);
+        let state = stage.ledger.durable_state();
+        assert!(state.contains("for Some(\"ann\") Realm"), "{state}");
+    }
+}
+
 #[test]
 fn wills_that_are_due() {
     let mut stage = Stage::new();
