@@ -105,11 +105,13 @@ impl Ledger {
             let lasting = self.lines.session(session).and_then(|session| session.lasting.as_ref());
             lasting.is_some_and(|lasting| lasting.unreleased.contains(&packet_id))
         });
+        // A repeated message has no record of its own, and neither has the end of a value that is not there
+        // [MQTT-4.3.3-10]: the answer waits for the record before, which may be lost.
+        let ends_value = message.retain() && message.payload().is_empty() && message.qos() > Qos::AtMostOnce;
+        let promised = place.filter(|_| is_repeated || ends_value);
+        let promised = promised.map_or(Ok(()), |place| self.replies.promise(place));
         let routed = if is_repeated {
-            // [MQTT-4.3.3-10]: the answer waits for the record of the first.
-            place
-                .map_or(Ok(()), |place| self.replies.promise(place))
-                .map(|()| Routed { has_subscriber: true, brake: None })
+            promised.map(|()| Routed { has_subscriber: true, brake: None })
         } else {
             let targets = match route {
                 Some((generation, targets)) if self.index.is_current(generation) => targets,
@@ -117,7 +119,7 @@ impl Ledger {
             };
             let publisher = place.map(|_| Publisher { queue: publisher, now_ms: now.monotonic_ms });
             let routing = Routing { message: &message, targets: &targets, publisher, opens, will: None };
-            self.route(&routing, to)
+            promised.and_then(|()| self.route(&routing, to))
         };
         let Some(Place { shard, connection }) = place else { return };
         to.post(shard, Reply::Decided { connection });

@@ -363,6 +363,24 @@ fn who_wipes_a_session_must_have_that_recorded() {
     assert!(stage.ended(&other).is_empty());
 }
 
+/// That a value is cleared already may be what is lost.
+#[test]
+fn a_poisoned_ledger_does_not_acknowledge_that_a_lost_clearing_is_repeated() {
+    let mut stage = Stage::new();
+    let clean = stage.client("clean", &Ask::clean());
+    stage.publish(&clean, 1, &retained("r", b"1", QOS_1));
+    stage.replies();
+    let mut stage = stage.slow();
+    stage.emit(&retained("r", b"", QOS_1));
+    stage.sink.is_poisoned = true;
+    let last = stage.last();
+    stage.progress(Lsn(last.0 - 1), Lsn(last.0 - 1), true);
+    stage.replies();
+    stage.publish(&clean, 2, &retained("r", b"", QOS_1));
+    let refused = (Ticket::PubAck(packet_id(2)), ReasonCode::ImplementationSpecificError);
+    assert_eq!(stage.stored(&clean), [refused]);
+}
+
 /// Sessions and wills whose time comes when nothing can be recorded any more have it after the restart.
 #[test]
 fn a_poisoned_ledger_does_not_try_for_ever() {
