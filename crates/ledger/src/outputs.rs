@@ -81,14 +81,15 @@ impl FullMembers {
 #[derive(Debug, Default)]
 pub(crate) struct Once {
     weight: usize,
-    /// The last message is held back until this is safe.
+    /// The last recorded message is held back until this is safe.
     last: Lsn,
 }
 
 impl Once {
-    pub(crate) fn add(&mut self, weight: usize, last: Lsn) {
+    /// A connection has got a message, behind this record if the message is a recorded one.
+    pub(crate) fn add(&mut self, weight: usize, record: Option<Lsn>) {
         self.weight += weight;
-        self.last = last;
+        self.last = record.unwrap_or(self.last);
     }
 }
 
@@ -120,7 +121,7 @@ impl Ledger {
             if share.present != Some(online.place) {
                 continue;
             }
-            if to.has_room() && self.replies.is_safe(online.place, online.once.last) {
+            if to.has_room() && self.replies.holds_nothing_behind(online.place, online.once.last) {
                 online.once.weight = 0;
             }
             let share = &session.shares[&group];

@@ -116,6 +116,11 @@ impl Replies {
         }
     }
 
+    /// Whether no answer to a connection waits for a record. When nothing will be written any more, none does.
+    pub(crate) fn holds_nothing_behind(&self, place: Place, record: Lsn) -> bool {
+        self.is_poisoned || self.is_safe(place, record)
+    }
+
     /// Whether an answer to a connection may promise what was committed before.
     pub(crate) fn promise(&self, place: Place) -> Result<(), ReasonCode> {
         let is_lost = self.is_poisoned && !self.is_all_safe(place);

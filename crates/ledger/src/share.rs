@@ -391,7 +391,7 @@ impl Ledger {
         let targets = Arc::new([Target::one(subscriber, place.connection, share.interest)]);
         let message = Arc::clone(message);
         let entry = self.take_next(id, member, |gauges| &gauges.acknowledged, to)?;
-        self.note_progress(id, member, entry.size_bytes());
+        self.note_progress(id, member, &entry);
         let reply = Reply::Live { message, targets, stored: false };
         let answer = Answer { shard: place.shard, reply, brake: None };
         // At most once: after a crash nobody else may get it.
@@ -404,11 +404,11 @@ impl Ledger {
     }
 
     /// A member has taken a message of QoS 0: no acknowledgement will say so.
-    fn note_progress(&mut self, id: QueueId, member: QueueId, bytes: usize) {
-        let weight = self.lines.mark.weight(bytes);
+    fn note_progress(&mut self, id: QueueId, member: QueueId, entry: &Entry) {
+        let weight = self.lines.mark.weight(entry.size_bytes());
         let Some((line, session)) = self.lines.group_and_member(id, member) else { return };
         if let Some(online) = &mut session.online {
-            online.once.add(weight, self.replies.committed());
+            online.once.add(weight, entry.is_recorded().then(|| self.replies.committed()));
         }
         line.growth.patience.progress(weight);
         let lanes = line.group_mut().and_then(|group| group.lanes.as_mut());

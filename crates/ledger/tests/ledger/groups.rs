@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use base::{Dispatch, Key, Level};
-use ledger::{QueueFull, Record, Settings};
+use ledger::{Lsn, QueueFull, Record, Settings};
 use protocol::{Cause, Command, Deliver, Delivered};
 use wire::{Qos, ReasonCode};
 
@@ -163,6 +163,25 @@ fn a_member_at_qos_0_gets_no_more_than_a_marks_worth_before_its_shard_has_it() {
         assert_eq!(stage.live(&client).len(), 30);
         stage.check_account();
     }
+}
+
+/// Messages that no member that lasts has to get need no record, and no disk.
+#[test]
+fn a_member_at_qos_0_goes_on_when_nothing_can_be_recorded_any_more() {
+    let mut stage = Stage::with(Settings { brake_messages: 2, brake_bytes: 1_000, ..Settings::default() });
+    let client = stage.client("c", &Ask::clean());
+    stage.subscribe(&client, SHARED, at_qos(QOS_0));
+    let lasting = stage.client("lasting", &Ask::lasting(60));
+    stage.subscribe(&lasting, "other", at_qos(QOS_1));
+    stage.is_fast = false;
+    stage.emit(&message("other", b"never safe", QOS_1));
+    stage.sink.is_poisoned = true;
+    let last = stage.last();
+    stage.progress(Lsn(last.0 - 1), Lsn(last.0 - 1), true);
+    emit(&mut stage, 1..=9, QOS_1);
+    (0..9).for_each(|_| stage.pass_secs(1));
+    assert_eq!(stage.live(&client).len(), 9);
+    stage.check_account();
 }
 
 /// Messages of QoS 0 go straight, to one who is there.
