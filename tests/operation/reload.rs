@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use pondhawk_tests::conversation;
 use pondhawk_tests::packet::{self, Connect};
 use pondhawk_tests::{
     Broker, Client, Options, Program, Random, RawClient, Version, free_ports, pondhawk, until,
@@ -247,6 +248,47 @@ fn limits_hold_for_new_connections_and_clients_keep_what_they_were_told() {
     // QoS 1 as well.
     old.send(&packet::packet(0x32, &[&packet::string("pond"), &[0, 9][..], &[0], b"x"].concat()));
     until("it is acknowledged", || old.read_packet().starts_with(&[0x40]).then_some(()));
+}
+
+/// Nobody new is admitted before there is less, and only the client of the queue can make it less.
+#[test]
+fn the_client_of_a_queue_larger_than_a_lowered_limit_of_memory_connects_and_takes_it() {
+    const MESSAGES: u16 = 2_000;
+    const PAYLOAD: [u8; 12 << 10] = [7; 12 << 10];
+    const QUOTA_EXCEEDED: u8 = 0x97;
+    let [port] = free_ports();
+    let text = |limit: &str| listener(port, "") + &format!("[limits]\nmemory_budget_bytes = \"{limit}\"\n");
+    let place = Place::new(2, &text("256 MiB"));
+    let lasting = Connect { clean_start: false, ..Connect::new(Version::V3_1_1, "away") };
+    let mut away = Client::connect(local(port), &lasting);
+    away.send(&packet::subscribe_with(Version::V3_1_1, 1, "queue", 1));
+    away.expect(&packet::suback(Version::V3_1_1, 1, 1));
+    away.leave();
+    let mut publisher = client(port, Version::V3_1_1, "publisher");
+    for packet_id in 1..=MESSAGES {
+        let body = [&packet::string("queue"), &packet_id.to_be_bytes()[..], &PAYLOAD].concat();
+        publisher.send(&packet::packet(0x32, &body));
+        publisher.expect(&conversation::ack(conversation::PUBACK, packet_id));
+    }
+    publisher.leave();
+    place.reload(&text("16 MiB"), DONE);
+    let mut stranger = RawClient::connect(local(port));
+    stranger.send(&Connect::new(Version::V5, "stranger").bytes());
+    assert_eq!(stranger.read_packet()[3], QUOTA_EXCEEDED);
+    let mut away = RawClient::connect(local(port));
+    away.send(&lasting.bytes());
+    assert_eq!(away.read_packet(), [0x20, 2, 1, 0], "it has its session");
+    for _ in 0..MESSAGES {
+        let publish = away.read_packet();
+        let packet_id = &publish[publish.len() - PAYLOAD.len() - 2..][..2];
+        let packet_id = u16::from_be_bytes([packet_id[0], packet_id[1]]);
+        away.send(&conversation::ack(conversation::PUBACK, packet_id));
+    }
+    until("a new client is admitted", || {
+        let mut stranger = RawClient::connect(local(port));
+        stranger.send(&Connect::new(Version::V5, "stranger").bytes());
+        (stranger.read_packet()[3] == 0).then_some(())
+    });
 }
 
 #[test]

@@ -9,6 +9,9 @@ const TIGHT_SIXTEENTHS: usize = 15;
 /// Share above which nothing is added to state that stays when everybody disconnects. Somebody can still connect and
 /// clear it.
 const KEPT_SIXTEENTHS: usize = 14;
+/// Divisor of the limit for what ends with its connection, where the state that stays has taken the whole limit: its clients
+/// have to connect to take or end it.
+const VISITORS_PART: usize = 16;
 /// Share at which a round of relief ends no more clients.
 const RELIEVED_SIXTEENTHS: usize = 13;
 /// Divisor of the limit for the beginnings of packets.
@@ -68,6 +71,9 @@ purposes! {
 }
 
 const PURPOSES: usize = Purpose::ALL.len();
+
+/// Purposes of what may stay when everybody disconnects.
+const KEPT: [Purpose; 4] = [Purpose::Messages, Purpose::Places, Purpose::Sessions, Purpose::Subscriptions];
 
 /// Amount of memory in use, and its limit. Any thread reads and changes it.
 ///
@@ -194,6 +200,16 @@ impl Budget {
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.used_bytes() > self.limit_bytes()
+    }
+
+    /// Whether there is no memory for a connection. State that stays when everybody disconnects does not keep its clients
+    /// out, even if it takes the whole limit, as after a restart with a lower one. A sixteenth of the limit is left for them.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        let limit_bytes = self.limit_bytes();
+        let used_bytes = self.used_bytes();
+        let kept_bytes: usize = KEPT.iter().map(|purpose| self.held_bytes(*purpose)).sum();
+        used_bytes > limit_bytes && used_bytes.saturating_sub(kept_bytes) > limit_bytes / VISITORS_PART
     }
 
     /// Charges this many bytes, until the charge is dropped.
@@ -338,6 +354,21 @@ mod tests {
         assert!(!budget.is_tight() && budget.is_tight_to_keep());
         let _more = budget.charge(Purpose::Sessions, 1);
         assert!(budget.is_tight() && !budget.is_full());
+    }
+
+    /// Whose queues fill the memory has to connect to take what is in them.
+    #[test]
+    fn state_that_stays_does_not_close_the_doors_alone() {
+        let budget = Arc::new(Budget::new(1_600));
+        let _queues = budget.charge(Purpose::Messages, 2_000);
+        assert!(budget.is_full() && !budget.is_closed());
+        let some = budget.charge(Purpose::Connections, 100);
+        assert!(!budget.is_closed());
+        let more = budget.charge(Purpose::Logins, 1);
+        assert!(budget.is_closed());
+        drop((some, more));
+        let _outputs = budget.charge(Purpose::Outputs, 101);
+        assert!(budget.is_closed());
     }
 
     #[test]

@@ -149,12 +149,12 @@ impl Shard {
         to.pause(id);
     }
 
-    /// Whether a CONNECT of this size may wait for the check of its password. A small one may as long as there is any memory,
-    /// because its session may hold what makes memory short.
+    /// Whether a CONNECT of this size may wait for the check of its password. A small one may as long as there is memory for
+    /// connections, because its session may hold what makes memory short.
     fn has_memory_for_login(&self, bytes: usize) -> bool {
         let budget = self.tally.budget();
         if bytes <= SMALL_LOGIN_BYTES {
-            return !budget.is_full();
+            return !budget.is_closed();
         }
         let waiting_bytes = budget.held_bytes(Purpose::Logins) + bytes;
         !budget.is_tight() && waiting_bytes <= budget.limit_bytes() / LOGINS_PART

@@ -198,7 +198,7 @@ impl Shard {
         let budget = self.tally.budget();
         let is_share_taken =
             || bytes > Budget::WAITING_BYTES_ALLOWED && budget.is_crowded_by(Purpose::Inbound);
-        let is_short = budget.is_tight() && (bytes > INBOUND_BYTES_ALLOWED || budget.is_full());
+        let is_short = budget.is_tight() && (bytes > INBOUND_BYTES_ALLOWED || budget.is_closed());
         if bytes > before && (is_short || is_share_taken()) {
             self.end_for_memory(id, "there is no memory for another topic alias or exchange of QoS 2", to);
             return false;

@@ -91,6 +91,12 @@ impl Bodies {
         }
     }
 
+    /// Whether messages may be asked for. Where no memory is left, one queue has its turn at a time: to bring its messages to
+    /// its reader is the only way to less.
+    fn may_ask(&self, budget: &Budget) -> bool {
+        self.has_room() && (self.under_way_bytes == 0 || !budget.is_full())
+    }
+
     /// The next queue that waits.
     fn next(&mut self) -> Option<QueueId> {
         let next = self.waiting.pop_front()?;
@@ -124,7 +130,7 @@ impl Ledger {
     pub(crate) fn want_first(&mut self, queue: QueueId, to: &mut impl Effects) {
         let line = self.lines.find_mut(queue).filter(|line| line.queue.is_away_within(MESSAGES_AHEAD / 2));
         let Some(Line { queue: waiting, .. }) = line else { return };
-        if !self.bodies.has_room() || self.tally.budget().is_full() {
+        if !self.bodies.may_ask(self.tally.budget()) {
             return self.bodies.put_off(queue);
         }
         let bytes_ahead = bytes_ahead(self.tally.budget());
@@ -149,7 +155,7 @@ impl Ledger {
     pub(crate) fn want_again(&mut self, id: QueueId, to: &mut impl Effects) {
         let Some(session) = self.lines.session_mut(id) else { return };
         let Some(online) = &session.online else { return };
-        if !self.bodies.has_room() || self.tally.budget().is_full() {
+        if !self.bodies.may_ask(self.tally.budget()) {
             return self.bodies.put_off(id);
         }
         let bytes_ahead = bytes_ahead(self.tally.budget());
@@ -192,8 +198,7 @@ impl Ledger {
 
     /// Queues that wait ask for their messages as long as there is room.
     fn want_some(&mut self, to: &mut impl Effects) {
-        while self.bodies.has_room()
-            && !self.tally.budget().is_full()
+        while self.bodies.may_ask(self.tally.budget())
             && let Some(queue) = self.bodies.next()
         {
             self.want_again(queue, to);

@@ -112,7 +112,7 @@ impl<H: Host> ShardLoop<H> {
         if self.is_ending() {
             return self.io.post.left(listener);
         }
-        if self.io.post.board().budget().is_full() {
+        if self.io.post.board().budget().is_closed() {
             self.io.counters.refused_connections_memory.add(1);
             return self.io.post.left(listener);
         }
