@@ -36,7 +36,8 @@ pub use access::{Access, Admission, Identity, Login, Refusal};
 pub use acl::{AclError, AclProblem};
 pub use attempts::{Attempts, Checked, Origin, Unchecked};
 pub use dynamic::{
-    AclKind, Controlled, DynamicError, DynamicSecurity, NewPassword, RESPONSE_TOPIC, TOPIC as CONTROL_TOPIC,
+    ANSWER_BYTES_MAX, AclKind, Controlled, DynamicError, DynamicSecurity, NewPassword, RESPONSE_TOPIC,
+    TOPIC as CONTROL_TOPIC,
 };
 pub use file::{NameError, PasswordFile};
 pub use guard::{Guard, Realms};

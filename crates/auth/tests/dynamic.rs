@@ -1,8 +1,8 @@
 //! Dynamic security: which entry decides, and files that come back as they were.
 
 use auth::{
-    Access, AclKind, Action, Client, DynamicError, DynamicSecurity, FilterAction, PasswordHash, Reason,
-    Scheme,
+    ANSWER_BYTES_MAX, Access, AclKind, Action, Client, DynamicError, DynamicSecurity, FilterAction,
+    PasswordHash, Reason, Scheme,
 };
 use std::sync::Arc;
 use topic::{TopicFilter, TopicName};
@@ -156,4 +156,29 @@ fn a_file_with_a_mistake_is_refused() {
         assert!(matches!(error, DynamicError::Password { .. }), "{error}");
     }
     assert!(DynamicSecurity::parse("").expect("nobody").is_empty());
+}
+
+/// One message can ask the same long question many times.
+#[test]
+fn the_answers_to_one_message_are_bounded_together() {
+    let clients: Vec<_> = (0..1_000)
+        .map(|number| serde_json::json!({ "username": format!("{number}"), "textname": "x".repeat(1_000) }))
+        .collect();
+    let mut dynamic =
+        DynamicSecurity::parse(&serde_json::json!({ "clients": clients }).to_string()).expect("a file");
+    let question = serde_json::json!({ "command": "listClients", "verbose": true });
+    let change = serde_json::json!({ "command": "createGroup", "groupname": "last" });
+    let commands: Vec<_> = std::iter::repeat_n(question, 300).chain([change]).collect();
+    let payload = serde_json::json!({ "commands": commands }).to_string();
+    let outcome = dynamic.control(payload.as_bytes(), &mut |_| Err(auth::HashError::Length));
+    assert!(
+        (ANSWER_BYTES_MAX..ANSWER_BYTES_MAX * 3 / 2).contains(&outcome.answer.len()),
+        "{}",
+        outcome.answer.len()
+    );
+    let is_refused =
+        |(_, reason): &&(String, Option<String>)| reason.as_ref().is_some_and(|why| why.contains("too long"));
+    let refused = outcome.commands.iter().filter(is_refused).count();
+    assert!((250..300).contains(&refused), "{refused}");
+    assert!(outcome.is_changed, "a command that is no question is carried out");
 }

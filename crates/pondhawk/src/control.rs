@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use auth::{Controlled, DynamicSecurity, Guard, PasswordHash, SALT_BYTES, Scheme};
+use auth::{ANSWER_BYTES_MAX, Controlled, DynamicSecurity, Guard, PasswordHash, SALT_BYTES, Scheme};
 use net::{ControlAnswer, Order, Orders, Server};
 use protocol::Instruments;
 
@@ -15,6 +15,8 @@ const FILE_BYTES_MAX: usize = 64 << 20;
 /// Maximum number of messages with commands that are carried out together, and for which the file is written once. Other
 /// events of the main thread, such as a signal to stop, have their turn behind them.
 const ORDERS_TOGETHER: usize = 64;
+/// No further message is carried out together with others whose answers have this many bytes.
+const ANSWERS_BYTES_TOGETHER: usize = ANSWER_BYTES_MAX;
 
 /// The file of dynamic security, and the commands that wait.
 pub(crate) struct Controls {
@@ -57,11 +59,20 @@ impl Controls {
 
     /// Carries out some of the commands that wait, and publishes the answers. Returns whether users or rules have changed.
     pub(crate) fn run(&self, server: &Server) -> bool {
-        let orders = self.orders.take(ORDERS_TOGETHER);
         let realms = self.guard.current();
         let Some(before) = realms.dynamic_security() else { return false };
         let mut after = DynamicSecurity::clone(before);
-        let mut outcomes: Vec<Controlled> = orders.iter().map(|order| control(&mut after, order)).collect();
+        let (mut orders, mut outcomes) = (Vec::new(), Vec::<Controlled>::new());
+        let mut bytes = 0;
+        while orders.len() < ORDERS_TOGETHER
+            && bytes < ANSWERS_BYTES_TOGETHER
+            && let Some(order) = self.orders.take(1).pop()
+        {
+            let outcome = control(&mut after, &order);
+            bytes += outcome.answer.len();
+            orders.push(order);
+            outcomes.push(outcome);
+        }
         let mut has_changed = outcomes.iter().any(|outcome| outcome.is_changed);
         if has_changed {
             match self.write(&after) {

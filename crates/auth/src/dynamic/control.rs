@@ -33,7 +33,13 @@ pub(super) enum Outcome {
 pub(super) type Refusal = &'static str;
 pub(super) type Answered = Result<Outcome, Refusal>;
 
+/// The answers to questions in one message may have this many bytes together. The last of them may go beyond that. Further
+/// questions are refused.
+pub const ANSWER_BYTES_MAX: usize = 8 << 20;
+
 pub(super) const INTERNAL: Refusal = "Internal error";
+const TOO_LONG: Refusal =
+    "The answers are too long: ask for parts with count and offset, in several messages";
 const NO_COMMAND: &str = "Unknown command";
 
 impl DynamicSecurity {
@@ -80,6 +86,9 @@ impl DynamicSecurity {
             };
             let known = COMMANDS.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
             match known {
+                Some((name, _)) if answers.data_bytes > ANSWER_BYTES_MAX && is_question(name) => {
+                    answers.refuse(name, TOO_LONG, correlation);
+                }
                 None => answers.refuse(name, NO_COMMAND, correlation),
                 Some((name, run)) => match run(self, command, hash) {
                     Ok(Outcome::Done) => answers.done(name, correlation),
@@ -178,10 +187,16 @@ const COMMANDS: [(&str, Run); 32] = [
     }),
 ];
 
+fn is_question(command: &str) -> bool {
+    command.starts_with("get") || command.starts_with("list")
+}
+
 /// Answers in the order of their commands.
 #[derive(Default)]
 struct Answers {
     responses: Vec<Value>,
+    /// Bytes of the answers to questions.
+    data_bytes: usize,
     commands: Vec<(String, Option<String>)>,
     is_changed: bool,
 }
@@ -199,6 +214,7 @@ impl Answers {
     }
 
     fn tell(&mut self, command: &str, data: Value, correlation: Option<&str>) {
+        self.data_bytes += length(&data);
         self.push(command, [("data", Some(data))], correlation);
         self.commands.push((command.to_owned(), None));
     }
@@ -221,6 +237,22 @@ impl Answers {
         let answer = json!({ "responses": self.responses }).to_string();
         Controlled { answer, is_changed: self.is_changed, commands: self.commands }
     }
+}
+
+/// The length of a value as text, in bytes.
+fn length(value: &Value) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    serde_json::to_writer(&mut count, value).map_or(usize::MAX, |()| count.0)
 }
 
 /// A name that a command has to have. It has no control characters, and no characters that Unicode reserves.

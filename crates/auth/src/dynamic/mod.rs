@@ -17,7 +17,7 @@ mod write;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use control::{Controlled, NewPassword};
+pub use control::{ANSWER_BYTES_MAX, Controlled, NewPassword};
 pub use read::DynamicError;
 pub use role::AclKind;
 
