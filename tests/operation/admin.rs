@@ -53,6 +53,25 @@ impl Server {
         Answer { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
     }
 
+    /// A connection that has sent a right token, and stays.
+    fn stay(&self) -> TcpStream {
+        let Self { address, token } = self;
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");
+        let request = format!(
+            "GET /api/v1/openapi.json HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let (mut text, mut piece) = (Vec::new(), [0; 4_096]);
+        // The document ends with a closing brace and a line feed.
+        while !text.ends_with(b"}\n") {
+            let bytes = stream.read(&mut piece).expect("it answers");
+            assert_ne!(bytes, 0, "it is closed");
+            text.extend(&piece[..bytes]);
+        }
+        stream
+    }
+
     pub(super) fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
         let Self { address, token } = self;
         let length = body.len();
@@ -400,11 +419,39 @@ fn slow_clients_are_closed() {
 #[test]
 fn connections_beyond_the_limit_are_closed() {
     let (_broker, server) = broker("connections = 2\n");
-    let [one, _other] = [(); 2].map(|()| TcpStream::connect(server.address).expect("it listens"));
+    let known = [(); 2].map(|()| server.stay());
     assert_eq!(server.get("/healthz").status, 0, "closed without an answer");
-    drop(one);
+    drop(known);
     let line = "pondhawk_admin_refused_total{reason=\"connections\"}";
     until("there is a place again", || server.get("/metrics").body.contains(line).then_some(()));
+}
+
+/// Anybody can open connections. Those without a token do not keep operators out.
+#[test]
+fn connections_without_a_token_give_way() {
+    let (_broker, server) = broker("connections = 2\n");
+    let mut known = server.stay();
+    let strangers = [(); 20].map(|()| TcpStream::connect(server.address).expect("it listens"));
+    assert_eq!(server.get("/api/v1/status").status, 200);
+    known.write_all(b"x").expect("it is open");
+    for mut stranger in strangers {
+        stranger.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");
+        assert_eq!(stranger.read(&mut [0]).unwrap_or(0), 0, "it is closed");
+    }
+    known.set_read_timeout(Some(Duration::from_millis(1))).expect("a timeout can be set");
+    assert!(known.read(&mut [0]).is_err(), "it is still open, and has nothing to say");
+}
+
+#[test]
+fn a_message_of_an_operator_keeps_to_the_limits_of_topics_and_is_in_the_log() {
+    let settings = "[limits]\ntopic_levels = 3\n[admin]\naddress = \"127.0.0.1:0\"\n".to_owned();
+    let broker = Broker::start(&Options { settings, ..Options::default() });
+    let server = Server::of(&broker);
+    assert_eq!(server.publish(&json!({ "topic": "a/b/c", "payload": "x" })).status, 200);
+    broker.wait_for_log("action=Publish on=\"a/b/c\"");
+    let refused = server.publish(&json!({ "topic": "a/b/c/d", "payload": "x" }));
+    assert_eq!(refused.status, 400);
+    assert!(refused.body.contains("more than 3 levels"), "{}", refused.body);
 }
 
 #[test]

@@ -6,6 +6,8 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 
+use crate::room::Room;
+
 /// A response before it is written.
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -64,7 +66,16 @@ impl Answer {
         Self { closes: true, ..self }
     }
 
-    pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
+    /// The response, if there is room for it. If others have too much of the room, the response says so.
+    pub(crate) fn into_response(self, room: &Room) -> Response<Full<Bytes>> {
+        let Some(body) = room.take(self.body.clone()) else {
+            let text = "other large answers are not written yet: try again";
+            return Self::from(Failure::unavailable(text)).into_response(room);
+        };
+        Self { body, ..self }.with_headers()
+    }
+
+    fn with_headers(self) -> Response<Full<Bytes>> {
         let mut response = Response::new(Full::new(self.body));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();

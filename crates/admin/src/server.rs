@@ -14,13 +14,15 @@ use hyper::service::service_fn;
 use hyper::{HeaderMap, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use net::Operator;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::answer::{Answer, Failure};
 use crate::api;
 use crate::counters::{Counters, Refusal};
+use crate::doors::{Admission, Doors, Visitor};
 use crate::gate::{self, Hosts};
+use crate::room::Room;
 use crate::routes::{self, Match, Route};
 use crate::slow::Timed;
 use crate::tokens::{Attempts, Role, Tokens};
@@ -60,6 +62,8 @@ pub struct InForce {
     pub listeners: Vec<Listener>,
     /// The limit of the queue of a session.
     pub queue: Queue,
+    /// Maximum number of levels of a topic.
+    pub topic_levels_max: usize,
 }
 
 impl InForce {
@@ -129,6 +133,7 @@ pub(crate) struct Shared {
     hosts: Hosts,
     tokens: Tokens,
     attempts: Mutex<Attempts>,
+    room: Room,
     body_bytes_max: usize,
     request_timeout: Duration,
 }
@@ -145,6 +150,15 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
+    /// The thing that the request is about: a client identifier or a topic. Empty if it is about the whole broker.
+    fn object(&self) -> String {
+        let of_body = || {
+            let body: serde_json::Value = serde_json::from_slice(&self.body).ok()?;
+            Some(body.get("topic")?.as_str()?.to_owned())
+        };
+        self.values.first().cloned().or_else(of_body).unwrap_or_default()
+    }
+
     /// A parameter of the query.
     pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
@@ -167,6 +181,7 @@ pub fn start(settings: Settings, operator: Operator, control: Box<dyn Control>) 
         hosts: Hosts::new(socket.local_addr()?.ip(), &hosts),
         tokens,
         attempts: Mutex::default(),
+        room: Room::default(),
         body_bytes_max,
         request_timeout,
     });
@@ -189,7 +204,7 @@ async fn accept(socket: TcpListener, shared: Arc<Shared>, connections_max: usize
         Ok(socket) => socket,
         Err(error) => return tracing::error!(%error, "the admin server cannot accept"),
     };
-    let places = Arc::new(Semaphore::new(connections_max));
+    let doors = Doors::new(connections_max);
     loop {
         let (stream, from) = match socket.accept().await {
             Ok(accepted) => accepted,
@@ -198,23 +213,28 @@ async fn accept(socket: TcpListener, shared: Arc<Shared>, connections_max: usize
                 continue;
             }
         };
-        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+        let admission = doors.admit().await;
+        if !matches!(admission, Admission::Admitted { has_displaced: false, .. }) {
             shared.counters.refused(Refusal::Connections);
-            continue;
-        };
-        let shared = Arc::clone(&shared);
-        tokio::spawn(async move {
-            serve_connection(stream, from, shared).await;
-            drop(place);
-        });
+        }
+        let Admission::Admitted { visitor, .. } = admission else { continue };
+        let (number, shared) = (visitor.number(), Arc::clone(&shared));
+        let task = tokio::spawn(serve_connection(stream, Peer { from, visitor }, shared));
+        doors.note(number, task.abort_handle());
     }
 }
 
-async fn serve_connection(stream: tokio::net::TcpStream, from: SocketAddr, shared: Arc<Shared>) {
+/// The other end of a connection.
+struct Peer {
+    from: SocketAddr,
+    visitor: Visitor,
+}
+
+async fn serve_connection(stream: tokio::net::TcpStream, peer: Peer, shared: Arc<Shared>) {
     let io = TokioIo::new(Timed::new(stream, shared.request_timeout));
     let service = service_fn(|request| {
-        let shared = Arc::clone(&shared);
-        async move { Ok::<_, std::convert::Infallible>(respond(request, from, &shared).await) }
+        let (shared, peer) = (Arc::clone(&shared), &peer);
+        async move { Ok::<_, std::convert::Infallible>(respond(request, peer, &shared).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -234,22 +254,14 @@ fn is_timed_out(error: &hyper::Error) -> bool {
     source.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
 }
 
-async fn respond(
-    request: Request<Incoming>,
-    from: SocketAddr,
-    shared: &Arc<Shared>,
-) -> Response<Full<Bytes>> {
-    let answer = answer(request, from, shared).await.unwrap_or_else(|answer| answer);
+async fn respond(request: Request<Incoming>, peer: &Peer, shared: &Arc<Shared>) -> Response<Full<Bytes>> {
+    let answer = answer(request, peer, shared).await.unwrap_or_else(|answer| answer);
     shared.counters.answered();
-    answer.into_response()
+    answer.into_response(&shared.room)
 }
 
 /// Serves a request. An error is an answer too.
-async fn answer(
-    request: Request<Incoming>,
-    from: SocketAddr,
-    shared: &Arc<Shared>,
-) -> Result<Answer, Answer> {
+async fn answer(request: Request<Incoming>, peer: &Peer, shared: &Arc<Shared>) -> Result<Answer, Answer> {
     let (head, body) = request.into_parts();
     if !shared.hosts.admits(&head.headers) {
         shared.counters.refused(Refusal::Host);
@@ -264,12 +276,12 @@ async fn answer(
         }
         Match::Unknown => return Err(Failure::not_found("there is no such path").into()),
     };
-    let role = admit(&head.headers, route, from, shared)?;
+    let role = admit(&head.headers, route, peer, shared)?;
     let query = uri::parameters(head.uri.query().unwrap_or_default());
     let query = query.ok_or_else(|| Failure::bad("the query is not well-formed"))?;
     let is_change = route.method != "GET";
     let body = read_body(&head.headers, body, !route.body.is_empty(), shared).await?;
-    let asked = Asked { route, values, query, body, role, from };
+    let asked = Asked { route, values, query, body, role, from: peer.from };
     let answer = api::carry_out(&asked, shared).await.unwrap_or_else(Answer::from);
     if is_change {
         audit(&asked, answer.status);
@@ -278,13 +290,11 @@ async fn answer(
 }
 
 /// The role of the request's token, if the route needs one.
-fn admit(
-    headers: &HeaderMap,
-    route: &Route,
-    from: SocketAddr,
-    shared: &Shared,
-) -> Result<Option<Role>, Answer> {
+fn admit(headers: &HeaderMap, route: &Route, peer: &Peer, shared: &Shared) -> Result<Option<Role>, Answer> {
     let role = gate::token(headers).and_then(|token| shared.tokens.role(token));
+    if role.is_some() {
+        peer.visitor.is_known();
+    }
     let Some(needed) = route.role else { return Ok(role) };
     match role {
         Some(role) if role >= needed => Ok(Some(role)),
@@ -295,7 +305,7 @@ fn admit(
         }
         None => {
             let mut attempts = shared.attempts.lock().unwrap_or_else(PoisonError::into_inner);
-            if attempts.wrong(from.ip(), Instant::now()) {
+            if attempts.wrong(peer.from.ip(), Instant::now()) {
                 shared.counters.refused(Refusal::Guessing);
                 let text = "too many wrong tokens have come from this address".to_owned();
                 return Err(Answer::from(Failure(StatusCode::TOO_MANY_REQUESTS, text)).closing());
@@ -343,11 +353,12 @@ async fn read_body(
 
 /// Writes a line about a change to the log, whether it was carried out or not.
 fn audit(asked: &Asked, status: StatusCode) {
-    let Asked { route, values, role, from, .. } = asked;
+    let Asked { route, role, from, .. } = asked;
+    let on = asked.object();
     tracing::warn!(
         audit = true,
         action = ?route.action,
-        on = values.first().map_or("", |value| &**value),
+        on,
         role = role.map_or("", Role::word),
         %from,
         status = status.as_u16(),

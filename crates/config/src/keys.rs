@@ -651,8 +651,8 @@ keys! {
         /// The names under which browsers and programs reach the server, beside its address and `localhost`. A request for
         /// another host is refused, because a foreign web page may have made it.
         hosts: Vec<String> { kind: ListOf<HostName>, default: Vec::new() }
-        /// The most connections to the server at a time. Others are closed, and counted as
-        /// `pondhawk_admin_refused_total{reason="connections"}`.
+        /// The most connections to the server at a time. For another one, the oldest connection is closed that has not sent a right
+        /// token. If all have, the new one is closed. `pondhawk_admin_refused_total{reason="connections"}` counts both.
         connections: u32 { kind: Count<u32>, default: 64, bounds: 1..=10_000 }
         /// The largest body of a request. A larger one is refused, and counted as `pondhawk_admin_refused_total{reason="body"}`.
         body_bytes: u32 { kind: Size<u32>, default: MIB, bounds: KIB..=PACKET_BYTES_MAX }

@@ -97,8 +97,14 @@ impl Prepared {
     }
 }
 
+/// The settings in force, for operators.
+pub(crate) fn in_force(config: &Config, configuration: String, listeners: Vec<admin::Listener>) -> InForce {
+    let topic_levels_max = usize::from(config.limits.topic_levels);
+    InForce { configuration, listeners, queue: queue(config), topic_levels_max }
+}
+
 /// The limit of the queue of a session.
-pub(crate) fn queue(config: &Config) -> Queue {
+fn queue(config: &Config) -> Queue {
     let when_full = match config.sessions.queue_full {
         QueueFull::EndSession => "end-session",
         QueueFull::Refuse => "refuse",

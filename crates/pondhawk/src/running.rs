@@ -83,8 +83,7 @@ impl Running {
     pub(crate) fn open(config: Config, passed: Passed) -> io::Result<(Self, Vec<Listening>, Vec<String>)> {
         let (access, realms) = AccessFiles::open(&config.listeners)?;
         let (certificates, stacks) = Certificates::open(&config.listeners)?;
-        let nothing =
-            InForce { configuration: String::new(), listeners: Vec::new(), queue: operators::queue(&config) };
+        let nothing = operators::in_force(&config, String::new(), Vec::new());
         let mut running = Self {
             config,
             ports: Vec::new(),
@@ -131,11 +130,7 @@ impl Running {
                 transport: banner::kind(listener, &port.bound),
                 numbers: port.former.iter().copied().chain([port.number]).collect(),
             });
-        let in_force = InForce {
-            configuration: self.config.to_toml(),
-            listeners: listeners.collect(),
-            queue: operators::queue(&self.config),
-        };
+        let in_force = operators::in_force(&self.config, self.config.to_toml(), listeners.collect());
         *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(in_force);
     }
 

@@ -111,6 +111,12 @@ pub(crate) async fn publish(asked: &Asked, shared: &Shared) -> Result<Answer, Fa
         _ => Err(Failure::bad(format!("{field} is to be a text"))),
     };
     let topic = own_name(text("topic")?.ok_or_else(|| Failure::bad("topic is missing"))?)?;
+    let levels_max = shared.control.in_force().topic_levels_max;
+    if topic.level_count() > levels_max {
+        return Err(Failure::bad(format!(
+            "the topic has more than {levels_max} levels (limits.topic_levels)"
+        )));
+    }
     let given = text("payload")?.ok_or_else(|| Failure::bad("payload is missing"))?;
     let payload = payload::bytes(given, text("encoding")?.unwrap_or("utf-8"));
     let payload = payload.ok_or_else(|| Failure::bad("the payload is not encoded as `encoding` says"))?;
