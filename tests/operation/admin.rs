@@ -21,7 +21,7 @@ pub(super) struct Server {
 pub(super) struct Answer {
     pub(super) status: u16,
     head: String,
-    body: String,
+    pub(super) body: String,
 }
 
 impl Server {
@@ -256,6 +256,10 @@ fn the_api_is_there_on_the_command_line() {
     let retained: Value = serde_json::from_str(&retained).expect("it prints JSON");
     assert_eq!(retained[0]["payload"], "croak");
     assert!(run(&["ctl", "clear", "pond/frog"]).0);
+    assert!(run(&["ctl", "ban", "user", "ann/1", "--reason", "noisy"]).0);
+    let (_, bans) = run(&["ctl", "bans"]);
+    assert_eq!(bans, "KIND  VALUE  SECONDS LEFT  REASON\nuser  ann/1  -             noisy\n");
+    assert!(run(&["ctl", "lift-ban", "user", "ann/1"]).0);
     let (is_done, text) = run(&["ctl", "client", "toad"]);
     assert_eq!((is_done, text.as_str()), (false, "error: there is no client toad\n"));
     let (_, text) = run(&["explain", "--publisher", "toad", "--topic", "a", "--subscriber", "frog"]);

@@ -17,17 +17,20 @@ pub(crate) enum Refusal {
     Role,
     /// The body is too large.
     Body,
+    /// There are as many bans as there may be.
+    Bans,
     /// The client has not sent its request, or not taken its response, in time.
     Slow,
 }
 
-const REFUSALS: [(Refusal, &str); 7] = [
+const REFUSALS: [(Refusal, &str); 8] = [
     (Refusal::Connections, "admin/refused/connections"),
     (Refusal::Host, "admin/refused/host"),
     (Refusal::Token, "admin/refused/token"),
     (Refusal::Guessing, "admin/refused/guessing"),
     (Refusal::Role, "admin/refused/role"),
     (Refusal::Body, "admin/refused/body"),
+    (Refusal::Bans, "admin/refused/bans"),
     (Refusal::Slow, "admin/refused/slow"),
 ];
 

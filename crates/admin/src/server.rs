@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use auth::Bans;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::CONTENT_TYPE;
@@ -45,6 +46,8 @@ pub struct Settings {
     pub connections_max: usize,
     /// Maximum size of a body.
     pub body_bytes_max: usize,
+    /// Maximum number of bans.
+    pub bans_max: usize,
     /// Time for each request, and for each response.
     pub request_timeout: Duration,
     /// Tokens with their roles.
@@ -106,6 +109,11 @@ pub trait Control: Send + Sync {
     fn in_force(&self) -> Arc<InForce>;
     /// Begins to read configuration, certificates, users and rules again.
     fn reload(&self);
+    /// Stores all bans for the next start.
+    ///
+    /// # Errors
+    /// They cannot be stored. The error says why.
+    fn store_bans(&self, bans: &Bans) -> Result<(), String>;
 }
 
 /// The running server. It ends when this is dropped.
@@ -134,6 +142,7 @@ pub(crate) struct Shared {
     tokens: Tokens,
     attempts: Mutex<Attempts>,
     room: Room,
+    pub(crate) bans_max: usize,
     body_bytes_max: usize,
     request_timeout: Duration,
 }
@@ -150,13 +159,15 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// The thing that the request is about: a client identifier or a topic. Empty if it is about the whole broker.
+    /// The thing that the request is about: a client identifier, a topic, or the kind and value of a ban. Empty if it is about
+    /// the whole broker.
     fn object(&self) -> String {
         let of_body = || {
-            let body: serde_json::Value = serde_json::from_slice(&self.body).ok()?;
-            Some(body.get("topic")?.as_str()?.to_owned())
+            let body: serde_json::Value = serde_json::from_slice(&self.body).unwrap_or_default();
+            let texts = ["topic", "kind", "value"].into_iter().filter_map(|field| body.get(field)?.as_str());
+            texts.collect::<Vec<_>>().join(" ")
         };
-        self.values.first().cloned().or_else(of_body).unwrap_or_default()
+        if self.values.is_empty() { of_body() } else { self.values.join(" ") }
     }
 
     /// A parameter of the query.
@@ -170,8 +181,16 @@ impl Asked {
 /// # Errors
 /// The system refuses the socket, the event loop or the thread.
 pub fn start(settings: Settings, operator: Operator, control: Box<dyn Control>) -> io::Result<Running> {
-    let Settings { socket, hosts, connections_max, body_bytes_max, request_timeout, tokens, version } =
-        settings;
+    let Settings {
+        socket,
+        hosts,
+        connections_max,
+        body_bytes_max,
+        bans_max,
+        request_timeout,
+        tokens,
+        version,
+    } = settings;
     socket.set_nonblocking(true)?;
     let shared = Arc::new(Shared {
         operator,
@@ -182,6 +201,7 @@ pub fn start(settings: Settings, operator: Operator, control: Box<dyn Control>) 
         tokens,
         attempts: Mutex::default(),
         room: Room::default(),
+        bans_max,
         body_bytes_max,
         request_timeout,
     });

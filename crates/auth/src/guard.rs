@@ -1,4 +1,4 @@
-//! The users and rules of all listeners at one time, and the place from which all threads take them.
+//! The users, rules and bans at one time, and the place from which all threads take them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use base::{Principal, Realm, Subscriber, Tenant};
 use topic::{TopicFilter, TopicName};
 
-use crate::{Access, Action, Client, Decision, DynamicSecurity, FilterAction, Reason};
+use crate::{Access, Action, Bans, Client, Decision, DynamicSecurity, FilterAction, Reason};
 
 /// The users and rules of all listeners at one time. Nothing in it ever changes.
 #[derive(Debug)]
@@ -211,7 +211,7 @@ impl Realms {
     }
 }
 
-/// The place from which all threads take the current users and rules.
+/// The place from which all threads take the current users, rules and bans.
 ///
 /// Whoever replaces them then invalidates all cached routes (`index::Index::touch_all`), in this order. So a route that is
 /// still valid was decided by the current rules.
@@ -219,6 +219,8 @@ impl Realms {
 pub struct Guard {
     current: RwLock<Arc<Realms>>,
     has_rules: AtomicBool,
+    bans: RwLock<Arc<Bans>>,
+    has_bans: AtomicBool,
 }
 
 impl Guard {
@@ -226,7 +228,7 @@ impl Guard {
     #[must_use]
     pub fn new(realms: Realms) -> Self {
         let has_rules = AtomicBool::new(realms.has_rules());
-        Self { current: RwLock::new(Arc::new(realms)), has_rules }
+        Self { current: RwLock::new(Arc::new(realms)), has_rules, ..Self::default() }
     }
 
     /// The current users and rules.
@@ -246,6 +248,25 @@ impl Guard {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         self.has_rules.store(realms.has_rules(), Ordering::SeqCst);
         *current = Arc::new(realms);
+    }
+
+    /// The current bans.
+    #[must_use]
+    pub fn bans(&self) -> Arc<Bans> {
+        Arc::clone(&self.bans.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether there are bans now. Costs one load.
+    #[must_use]
+    pub fn has_bans(&self) -> bool {
+        self.has_bans.load(Ordering::Relaxed)
+    }
+
+    /// Puts other bans in the place of the current ones.
+    pub fn replace_bans(&self, bans: Bans) {
+        let mut current = self.bans.write().unwrap_or_else(PoisonError::into_inner);
+        self.has_bans.store(!bans.is_empty(), Ordering::SeqCst);
+        *current = Arc::new(bans);
     }
 }
 

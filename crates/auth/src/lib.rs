@@ -23,6 +23,7 @@
 mod access;
 mod acl;
 mod attempts;
+mod bans;
 mod dynamic;
 mod file;
 mod guard;
@@ -35,6 +36,7 @@ mod users;
 pub use access::{Access, Admission, Identity, Login, Refusal};
 pub use acl::{AclError, AclProblem};
 pub use attempts::{Attempts, Checked, Origin, Unchecked};
+pub use bans::{Bans, REASON_BYTES_MAX, Suspect, Terms, Whom};
 pub use dynamic::{
     ANSWER_BYTES_MAX, AclKind, Controlled, DynamicError, DynamicSecurity, NewPassword, RESPONSE_TOPIC,
     TOPIC as CONTROL_TOPIC,

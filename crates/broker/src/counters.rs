@@ -150,6 +150,10 @@ counters! {
     refused_verify_busy: "refused/verify_busy",
     /// Of those: because the client identifier belongs to a session of another user.
     refused_owner: "refused/session_of_other_user",
+    /// Of those: because the client identifier, the user or the address is banned.
+    refused_banned: "refused/banned",
+    /// Connections ended because their client identifier, user or address was banned.
+    ended_banned: "ended/banned",
     /// Connections ended because their user was removed, or has another password.
     ended_user_removed: "ended/user_removed",
     /// Connections ended because a reload has removed their listener, or has changed its rules.

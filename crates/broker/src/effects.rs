@@ -1,5 +1,6 @@
 //! What a shard's brain asks of the world: bytes to a connection, mail to another shard, a command to the ledger.
 
+use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
@@ -76,6 +77,11 @@ pub trait Effects {
     /// The commands are not carried out, and nobody is called.
     fn control(&mut self, _connection: ConnectionId, _request: ControlRequest) -> Result<(), ControlBusy> {
         Err(ControlBusy)
+    }
+
+    /// The address of the peer, if it comes from a network.
+    fn address(&self, _connection: ConnectionId) -> Option<IpAddr> {
+        None
     }
 
     /// The user name in the certificate that the peer has shown, if there is exactly one.

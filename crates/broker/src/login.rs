@@ -1,8 +1,9 @@
 //! The user of a client: found out before the client identifier is claimed, and looked at again when users change.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use auth::{Admission, Checked, Identity, Login, PasswordCheck, Realms, Refusal, Unchecked};
+use auth::{Admission, Bans, Checked, Identity, Login, PasswordCheck, Realms, Refusal, Suspect, Unchecked};
 use base::{Charge, ConnectionId, Principal, Purpose, Realm};
 use protocol::{Cause, Claim, Command, Durability};
 use wire::{ConnAck, Connect, ConnectRefusal, DisconnectReason, ReasonCode};
@@ -90,6 +91,9 @@ impl Shard {
     ) {
         let Some(client) = self.clients.get(id) else { return };
         let (entry, realms) = (self.entries.of(client), self.guard.current());
+        if self.is_banned(id, &claim, None, to) {
+            return self.turn_away_stranger(id, BANNED, claim, to);
+        }
         if let Some(name) = entry.certificate {
             let named = to.certificate_name(id, name).map(|name| Arc::from(&*name));
             let Some(user) = named else {
@@ -191,6 +195,9 @@ impl Shard {
         principal: Principal,
         to: &mut Outside<'_, impl Effects>,
     ) {
+        if principal.user.is_some() && self.is_banned(id, &claim, principal.user.as_deref(), to) {
+            return self.turn_away_stranger(id, BANNED, claim, to);
+        }
         let Some(client) = self.clients.get_mut(id) else { return };
         if principal != Principal::default() {
             claim.subscriber.set_principal(Arc::new(principal));
@@ -198,6 +205,18 @@ impl Shard {
         client.subscriber = Some(Arc::clone(&claim.subscriber));
         to.pause(id);
         to.command(Command::Claim(Box::new(claim)));
+    }
+
+    /// Whether a ban keeps a client out. Without bans this costs one load.
+    fn is_banned(
+        &self,
+        id: ConnectionId,
+        claim: &Claim,
+        user: Option<&str>,
+        to: &Outside<'_, impl Effects>,
+    ) -> bool {
+        let suspect = Suspect { client_id: &claim.subscriber.client_id, user, address: to.address(id) };
+        self.guard.has_bans() && self.guard.bans().find(&suspect, to.now.unix_ms / 1_000).is_some()
     }
 
     fn turn_away_stranger(
@@ -218,7 +237,8 @@ impl Shard {
         self.turn_away(id, ReasonCode::from(refusal), why, to);
     }
 
-    /// Users have changed: clients whose user is not there any more, or has another password, are to go.
+    /// Users or bans have changed: clients that are banned, and those whose user is not there any more, or has another
+    /// password, are to go.
     pub fn users_changed(&mut self) {
         // A look that has begun comes to its end first: changes in a row do not keep clients from being looked at.
         self.rechecks_again = self.rechecked.is_some();
@@ -229,14 +249,16 @@ impl Shard {
     pub(crate) fn recheck_some(&mut self, to: &mut Outside<'_, impl Effects>) {
         let Some(from) = self.rechecked else { return };
         let until = from.saturating_add(RECHECKED_PER_TURN);
-        let realms = self.guard.current();
+        let (realms, bans) = (self.guard.current(), self.guard.bans());
+        let unix_secs = to.now.unix_ms / 1_000;
+        let banned = |id, client: &Client| is_banned(client, to.address(id), &bans, unix_secs).then_some(BAN);
         let clients = self.clients.in_slots(from..until);
-        let gone = clients.filter_map(|(id, client)| Some((id, gone(client, &realms)?)));
+        let gone = clients
+            .filter_map(|(id, client)| Some((id, banned(id, client).or_else(|| gone(client, &realms))?)));
         let gone: Vec<(ConnectionId, Gone)> = gone.collect();
-        for (id, Gone { counter, why }) in gone {
+        for (id, Gone { counter, why, said, reason }) in gone {
             counter(&self.counters).add(1);
-            self.disconnect(id, DisconnectReason::NotAuthorized, to);
-            let reason = ReasonCode::NotAuthorized;
+            self.disconnect(id, said, to);
             self.end(id, Ending { reason, why, cause: Cause::WithWill, by: By::Server }, to);
             to.close(id);
         }
@@ -246,10 +268,29 @@ impl Shard {
     }
 }
 
-/// The reason why a client goes after a change of users.
+/// The reason why a client goes after a change of users or bans.
 struct Gone {
     counter: fn(&crate::Counters) -> &crate::counters::Counter,
     why: &'static str,
+    /// For the client.
+    said: DisconnectReason,
+    /// For the log.
+    reason: ReasonCode,
+}
+
+const BAN: Gone = Gone {
+    counter: |counters| &counters.ended_banned,
+    why: "an operator has banned it",
+    // DISCONNECT has no code for a ban.
+    said: DisconnectReason::AdministrativeAction,
+    reason: ReasonCode::Banned,
+};
+
+fn is_banned(client: &Client, address: Option<IpAddr>, bans: &Bans, unix_secs: u64) -> bool {
+    let Some(subscriber) = client.subscriber.as_ref().filter(|_| !bans.is_empty()) else { return false };
+    let principal = subscriber.principal();
+    let suspect = Suspect { client_id: &subscriber.client_id, user: principal.user.as_deref(), address };
+    bans.find(&suspect, unix_secs).is_some()
 }
 
 /// Looks whether a client has to go after a change of users.
@@ -264,6 +305,8 @@ fn gone(client: &Client, realms: &Realms) -> Option<Gone> {
     (is_disabled || principal.proof.is_some_and(|proof| !is_known(proof))).then_some(Gone {
         counter: |counters| &counters.ended_user_removed,
         why: "its user was removed or disabled, or has another password",
+        said: DisconnectReason::NotAuthorized,
+        reason: ReasonCode::NotAuthorized,
     })
 }
 
@@ -289,6 +332,11 @@ const DISABLED: Stranger = Stranger {
     refusal: ConnectRefusal::NotAuthorized,
     why: "its user is disabled",
     counter: |counters| &counters.refused_password,
+};
+const BANNED: Stranger = Stranger {
+    refusal: ConnectRefusal::Banned,
+    why: "an operator has banned it",
+    counter: |counters| &counters.refused_banned,
 };
 const NO_MEMORY: Stranger = Stranger {
     refusal: ConnectRefusal::ServerBusy,

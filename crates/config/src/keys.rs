@@ -656,6 +656,8 @@ keys! {
         connections: u32 { kind: Count<u32>, default: 64, bounds: 1..=10_000 }
         /// The largest body of a request. A larger one is refused, and counted as `pondhawk_admin_refused_total{reason="body"}`.
         body_bytes: u32 { kind: Size<u32>, default: MIB, bounds: KIB..=PACKET_BYTES_MAX }
+        /// The most bans. A further one is refused, and counted as `pondhawk_admin_refused_total{reason="bans"}`.
+        bans: u32 { kind: Count<u32>, default: 10_000, bounds: 0..=100_000 }
         /// The time that a client has for each request, and for each response. Then its connection is closed, and counted as
         /// `pondhawk_admin_refused_total{reason="slow"}`.
         request_timeout: Duration {

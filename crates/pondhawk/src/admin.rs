@@ -1,18 +1,23 @@
 //! The server for operators: its socket, its tokens, and the parts of the process that it may change.
 
-use std::io;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::{fs, io};
 
 use admin::{Control, InForce, Queue, Role, Running, Settings, Tokens};
+use auth::Bans;
 use config::{Binding, Config, QueueFull};
 use net::{Operator, TcpOptions};
 
 use crate::serve::HangUp;
+use crate::users::replace_private;
 
 /// Name of the file with the generated token in the data directory.
 pub(crate) const TOKEN_FILE: &str = "admin-token";
+
+/// Name of the file with all bans in the data directory.
+const BANS_FILE: &str = "bans.json";
 
 /// A server that listens, and serves nobody yet.
 pub(crate) struct Prepared {
@@ -65,6 +70,7 @@ impl Prepared {
             hosts: config.admin.hosts.clone(),
             connections_max: usize::try_from(config.admin.connections).unwrap_or(usize::MAX),
             body_bytes_max: usize::try_from(config.admin.body_bytes).unwrap_or(usize::MAX),
+            bans_max: usize::try_from(config.admin.bans).unwrap_or(usize::MAX),
             request_timeout: config.admin.request_timeout,
             tokens: self.tokens,
             version: env!("CARGO_PKG_VERSION"),
@@ -130,6 +136,8 @@ fn files(config: &Config) -> Vec<(PathBuf, Role)> {
 pub(crate) struct MainThread {
     pub(crate) in_force: Arc<Mutex<Arc<InForce>>>,
     pub(crate) hang_up: HangUp,
+    /// The file with all bans, if there is a data directory.
+    pub(crate) bans: Option<PathBuf>,
 }
 
 impl Control for MainThread {
@@ -140,4 +148,31 @@ impl Control for MainThread {
     fn reload(&self) {
         self.hang_up.ask();
     }
+
+    fn store_bans(&self, bans: &Bans) -> Result<(), String> {
+        self.bans.as_ref().map_or(Ok(()), |path| replace_private(path, &bans.to_json()))
+    }
+}
+
+/// The file with all bans.
+pub(crate) fn bans_file(config: &Config) -> Option<PathBuf> {
+    config.data_dir.as_ref().map(|directory| directory.join(BANS_FILE))
+}
+
+/// Reads the bans of the data directory. They hold even if no operator can change them.
+///
+/// # Errors
+/// The file cannot be read, or has a mistake. Without its bans, the broker does not start.
+pub(crate) fn read_bans(config: &Config) -> io::Result<Bans> {
+    let Some(path) = bans_file(config) else { return Ok(Bans::default()) };
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Bans::default()),
+        Err(error) => {
+            return Err(io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display())));
+        }
+    };
+    let advice = "correct the file, or remove it to lift all bans";
+    Bans::parse(&text)
+        .map_err(|problem| io::Error::other(format!("{}: {problem} ({advice})", path.display())))
 }

@@ -43,6 +43,7 @@ pub(crate) fn serve(loaded: &Loaded, reload: &Reload, file_layer: FileLayer) -> 
     // Before the server's threads start: from here on, a signal ends the broker in order.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     let (mut running, listeners, bound) = Running::open(config.clone(), passed)?;
+    let bans_file = admin::bans_file(config);
     let admin = admin::Prepared::open(config)?;
     let _pid_file = PidFile::write(config.pid_file.as_deref(), successor.is_some());
     if let Some(successor) = &successor {
@@ -52,6 +53,7 @@ pub(crate) fn serve(loaded: &Loaded, reload: &Reload, file_layer: FileLayer) -> 
     let (ended, events) = mpsc::channel();
     let mut options = limits::options(config);
     options.guard = Arc::new(Guard::new(running.access.current()));
+    options.guard.replace_bans(crate::admin::read_bans(config)?);
     options.instruments.extend(running.instruments());
     options.instruments.push(reload.instruments());
     let file = running.access.dynamic_security().cloned();
@@ -59,7 +61,8 @@ pub(crate) fn serve(loaded: &Loaded, reload: &Reload, file_layer: FileLayer) -> 
     let server = Server::start(listeners, &options, store, &ended)?;
     eprint!("{}", banner::text(config, &bound, loaded.first_user()));
     let hang_up = HangUp { is_asked: Arc::default(), events: ended.clone() };
-    let main_thread = Box::new(MainThread { in_force: running.in_force(), hang_up: hang_up.clone() });
+    let main_thread =
+        Box::new(MainThread { in_force: running.in_force(), hang_up: hang_up.clone(), bans: bans_file });
     let admin = admin.map(|admin| admin.start(config, server.operator(), main_thread)).transpose()?;
     admin.iter().flat_map(|(_, lines)| lines).for_each(|line| eprintln!("{line}"));
     tell_remarks(loaded);

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use auth::{PasswordCheck, Unchecked};
@@ -471,6 +472,13 @@ impl<H: Host> Effects for Io<H> {
 
     fn control(&mut self, id: ConnectionId, request: ControlRequest) -> Result<(), ControlBusy> {
         self.host.control(id, request)
+    }
+
+    fn address(&self, id: ConnectionId) -> Option<IpAddr> {
+        match self.connections.get(id)?.peer {
+            Peer::Inet(address) => Some(address.ip()),
+            Peer::Process { .. } | Peer::Simulated(_) => None,
+        }
     }
 
     fn certificate_name(&mut self, id: ConnectionId, name: CertificateName) -> Option<String> {

@@ -1,5 +1,6 @@
 //! The code behind each route.
 
+mod bans;
 mod clients;
 mod explain;
 mod payload;
@@ -46,6 +47,9 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Shared) -> Result<Answer, 
         Action::RetainedMessage => retained::one(asked, shared).await,
         Action::ClearRetained => retained::clear(asked, shared).await,
         Action::Publish => retained::publish(asked, shared).await,
+        Action::Bans => Ok(bans::list(shared)),
+        Action::Ban => bans::add(asked, shared).await,
+        Action::LiftBan => bans::lift(asked, shared),
         Action::Listeners => Ok(status::listeners(shared)),
         Action::Configuration => {
             Ok(Answer::json(&json!({ "toml": shared.control.in_force().configuration })))

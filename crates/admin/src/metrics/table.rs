@@ -115,6 +115,7 @@ pub const METRICS: &[Metric] = &[
             "guessing" => "refused/guessing",
             "verify_busy" => "refused/verify_busy",
             "session_of_other_user" => "refused/session_of_other_user",
+            "banned" => "refused/banned",
         },
         "CONNECT packets that were refused, for the reasons that are counted one by one.",
     ),
@@ -124,6 +125,7 @@ pub const METRICS: &[Metric] = &[
         (Items, "reason"),
         each! {
             "user_removed" => "ended/user_removed",
+            "banned" => "ended/banned",
             "reload" => "ended/reload",
             "layer" => "ended/layer",
             "malformed" => "ended/malformed",
@@ -597,6 +599,7 @@ pub const METRICS: &[Metric] = &[
             "guessing" => "admin/refused/guessing",
             "role" => "admin/refused/role",
             "body" => "admin/refused/body",
+            "bans" => "admin/refused/bans",
             "slow" => "admin/refused/slow",
         },
         "Connections and requests of operators that were refused.",

@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 use client::{Server, encode};
 use table::Columns;
 
+/// What a ban can name.
+const KINDS: [&str; 3] = ["client_id", "user", "address"];
 /// Items that one request asks for.
 const PIECE: usize = 1_000;
 
@@ -122,6 +124,30 @@ enum CtlCommand {
         #[arg(short, long)]
         retain: bool,
     },
+    /// Keep clients out, and disconnect those that are connected
+    Ban {
+        /// What names the clients
+        #[arg(value_parser = KINDS)]
+        kind: String,
+        /// Client identifier, user name, address, or network such as 192.0.2.0/24
+        value: String,
+        /// Duration of the ban [default: without end]
+        #[arg(short, long, value_name = "N")]
+        seconds: Option<u64>,
+        /// Reason, for other operators
+        #[arg(short, long, default_value = "")]
+        reason: String,
+    },
+    /// Lift a ban
+    LiftBan {
+        /// What names the clients
+        #[arg(value_parser = KINDS)]
+        kind: String,
+        /// The value, as `bans` lists it
+        value: String,
+    },
+    /// List bans, the next to end first
+    Bans,
     /// List the listeners with the number of their connections
     Listeners,
     /// Show figures whose topics below $SYS/broker/ have a text in them
@@ -218,6 +244,14 @@ fn run(server: &Server, arguments: &CtlArguments) -> io::Result<()> {
             let body = json!({ "topic": topic, "payload": payload, "qos": qos, "retain": retain });
             one("POST", "/api/v1/publish", Some(&body))
         }
+        CtlCommand::Ban { kind, value, seconds, reason } => {
+            let body = json!({ "kind": kind, "value": value, "seconds": seconds, "reason": reason });
+            one("POST", "/api/v1/bans", Some(&body))
+        }
+        CtlCommand::LiftBan { kind, value } => {
+            one("DELETE", &format!("/api/v1/bans/{}/{}", encode(kind), encode(value)), None)
+        }
+        CtlCommand::Bans => list("/api/v1/bans?", ("bans", table::BANS), usize::MAX),
         CtlCommand::Listeners => list("/api/v1/listeners?", ("listeners", table::LISTENERS), usize::MAX),
         CtlCommand::Counters { text } => {
             let all: Value = serde_json::from_str(&server.send("GET", "/api/v1/counters", None)?)?;

@@ -34,6 +34,9 @@ pub(crate) const RETAINED: Columns = &[
     ("publisher", "PUBLISHER"),
     ("payload", "PAYLOAD"),
 ];
+/// Columns of the list of bans.
+pub(crate) const BANS: Columns =
+    &[("kind", "KIND"), ("value", "VALUE"), ("seconds_left", "SECONDS LEFT"), ("reason", "REASON")];
 /// Columns of the list of listeners.
 pub(crate) const LISTENERS: Columns =
     &[("address", "ADDRESS"), ("transport", "TRANSPORT"), ("connections", "CONNECTIONS")];

@@ -1,0 +1,97 @@
+//! Clients that operators keep out.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use auth::{Bans, REASON_BYTES_MAX, Terms, Whom};
+use hyper::StatusCode;
+use serde_json::{Value, json};
+
+use crate::answer::{Answer, Failure};
+use crate::asking;
+use crate::server::{Asked, Shared};
+
+/// The bans, the next to end first.
+pub(crate) fn list(shared: &Shared) -> Answer {
+    let (bans, now) = (shared.operator.guard().bans(), unix_secs());
+    let mut all: Vec<(&Whom, &Terms)> =
+        bans.iter().filter(|(_, terms)| terms.until_unix_secs.is_none_or(|until| now < until)).collect();
+    all.sort_by_key(|(_, terms)| terms.until_unix_secs.unwrap_or(u64::MAX));
+    let all: Vec<Value> = all.into_iter().map(|(whom, terms)| describe(whom, terms, now)).collect();
+    Answer::json(&json!({ "bans": all }))
+}
+
+fn describe(whom: &Whom, Terms { until_unix_secs, reason }: &Terms, now: u64) -> Value {
+    json!({
+        "kind": whom.kind(),
+        "value": whom.to_string(),
+        "seconds_left": until_unix_secs.map(|until| until.saturating_sub(now)),
+        "reason": reason,
+    })
+}
+
+/// Bans clients, and disconnects those that are connected.
+pub(crate) async fn add(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+    let body: Value = serde_json::from_slice(&asked.body).map_err(|error| Failure::bad(error.to_string()))?;
+    let text = |field: &str| match &body[field] {
+        Value::String(text) => Ok(Some(text.as_str())),
+        Value::Null => Ok(None),
+        _ => Err(Failure::bad(format!("{field} is to be a text"))),
+    };
+    let needed = |field: &str| text(field)?.ok_or_else(|| Failure::bad(format!("{field} is missing")));
+    let whom = Whom::parse(needed("kind")?, needed("value")?).map_err(Failure::bad)?;
+    let seconds = match &body["seconds"] {
+        Value::Null => None,
+        seconds => {
+            let seconds = seconds.as_u64().filter(|seconds| *seconds > 0);
+            Some(seconds.ok_or_else(|| Failure::bad("seconds is a whole number above 0"))?)
+        }
+    };
+    let reason = text("reason")?.unwrap_or_default();
+    if reason.len() > REASON_BYTES_MAX {
+        return Err(Failure::bad(format!("the reason has more than {REASON_BYTES_MAX} bytes")));
+    }
+    let now = unix_secs();
+    let until_unix_secs = seconds.map(|seconds| now.saturating_add(seconds));
+    let terms = Terms { until_unix_secs, reason: reason.into() };
+    let mut bans = current(shared, now);
+    bans.insert(whom.clone(), terms.clone());
+    if bans.len() > shared.bans_max {
+        shared.counters.refused(crate::counters::Refusal::Bans);
+        let text = format!("there are {} bans already (admin.bans)", shared.bans_max);
+        return Err(Failure(StatusCode::INSUFFICIENT_STORAGE, text));
+    }
+    keep(shared, bans)?;
+    for shard in 0..shared.operator.shards() {
+        asking::shard(&shared.operator, shard, broker::Question::Recheck).await?;
+    }
+    Ok(Answer::json(&describe(&whom, &terms, now)))
+}
+
+/// Lifts a ban.
+pub(crate) fn lift(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+    let whom = Whom::parse(&asked.values[0], &asked.values[1]).map_err(Failure::bad)?;
+    let mut bans = current(shared, unix_secs());
+    if !bans.remove(&whom) {
+        return Err(Failure::not_found("there is no such ban"));
+    }
+    keep(shared, bans)?;
+    Ok(Answer::json(&json!({ "lifted": whom.to_string(), "kind": whom.kind() })))
+}
+
+/// The bans that have not ended.
+fn current(shared: &Shared, now: u64) -> Bans {
+    let mut bans = Bans::clone(&shared.operator.guard().bans());
+    bans.forget_ended(now);
+    bans
+}
+
+/// Stores the bans, and then puts them in force.
+fn keep(shared: &Shared, bans: Bans) -> Result<(), Failure> {
+    shared.control.store_bans(&bans).map_err(Failure::unavailable)?;
+    shared.operator.guard().replace_bans(bans);
+    Ok(())
+}
+
+fn unix_secs() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
