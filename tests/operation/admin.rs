@@ -24,6 +24,13 @@ pub(super) struct Answer {
     pub(super) body: String,
 }
 
+impl Answer {
+    /// Head and body.
+    pub(super) fn text(&self) -> String {
+        format!("{}\n{}", self.head, self.body)
+    }
+}
+
 impl Server {
     /// The server of a broker with a generated token.
     pub(super) fn of(broker: &Broker) -> Self {
@@ -33,6 +40,11 @@ impl Server {
         let last = line.split_whitespace().last().expect("the line ends with the token or its file");
         let token = std::fs::read_to_string(last).unwrap_or_else(|_| last.to_owned()).trim().to_owned();
         Self { address: address.expect("an address"), token }
+    }
+
+    /// The server at an address, with a token for it.
+    pub(super) fn with(address: &str, token: &str) -> Self {
+        Self { address: address.parse().expect("an address"), token: token.to_owned() }
     }
 
     fn with_token(&self, token: &str) -> Self {

@@ -11,6 +11,7 @@ mod passed;
 mod pause;
 mod reload;
 mod scan;
+mod secrets;
 mod service;
 mod stop;
 mod sys;

@@ -12,6 +12,15 @@ pub type Environment = BTreeMap<String, String>;
 /// Beginning of the names of variables that set keys.
 const PREFIX: &str = "PONDHAWK_";
 
+/// The end of a sentence about a value with variables. A message has no values of variables, because the wrong variable may
+/// have a secret.
+const NOT_VALID: &str = "is not valid with the values of its variables";
+
+/// Returns a reason, or `other` instead of a reason that quotes the value.
+pub(crate) fn without_quotes(why: String, other: &str) -> String {
+    if why.contains('`') { other.to_owned() } else { why }
+}
+
 /// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
@@ -43,10 +52,12 @@ pub(crate) fn read<T>(text: &str, read: impl Fn(&DeValue<'_>) -> Result<T, Strin
     let line = format!("value = {text}");
     let of_toml = DeTable::parse(&line).ok().filter(|table| table.get_ref().len() == 1);
     let value = of_toml.and_then(|table| table.get_ref().values().next().map(|value| read(value.get_ref())));
-    if let Some(Ok(value)) = value {
-        return Ok(value);
+    let as_text = || read(&DeValue::String(Cow::Borrowed(text)));
+    match value {
+        Some(Err(why)) => as_text().map_err(|_| why),
+        Some(read) => read,
+        None => as_text(),
     }
-    read(&DeValue::String(Cow::Borrowed(text)))
 }
 
 /// Replaces `${NAME}` in a text by the variable NAME. `$${` stands for `${`.
@@ -89,6 +100,7 @@ pub(crate) fn read_expanded<T>(
     match value {
         DeValue::String(text) if text.contains("${") => {
             read(&DeValue::String(Cow::Owned(expand(text, environment)?)))
+                .map_err(|why| without_quotes(why, NOT_VALID))
         }
         DeValue::Array(values) if values.iter().any(|value| has_variable(value.get_ref())) => {
             let text = |value: &DeValue<'_>| match value {
@@ -97,8 +109,9 @@ pub(crate) fn read_expanded<T>(
             };
             let texts = values.iter().map(|value| text(value.get_ref())).collect::<Result<Vec<_>, _>>()?;
             let line = format!("value = [{}]", texts.join(", "));
-            let table = DeTable::parse(&line).map_err(|error| error.message().to_owned())?;
-            read(table.get_ref().values().next().expect("the line has a value").get_ref())
+            let table = DeTable::parse(&line).map_err(|_| NOT_VALID.to_owned())?;
+            let value = table.get_ref().values().next().expect("the line has a value").get_ref();
+            read(value).map_err(|why| without_quotes(why, NOT_VALID))
         }
         value => read(value),
     }

@@ -278,6 +278,13 @@ impl Kind for Path {
     fn read(value: &DeValue<'_>) -> Result<PathBuf, String> {
         match value.as_str() {
             Some("") => Err("cannot be empty".to_owned()),
+            // Whoever has put a key itself here must not read it in every message about the path.
+            Some(path) if path.contains("-----BEGIN") => {
+                Err("is the content of a file, and not its path".to_owned())
+            }
+            Some(path) if path.contains(char::is_control) => {
+                Err("is no path, because it has several lines, or characters that nobody can see".to_owned())
+            }
             Some(path) => Ok(PathBuf::from(path)),
             None => Err(not_a(value)),
         }
@@ -603,7 +610,8 @@ impl Kind for Origin {
         let host = text.split_once("://").map(|(_, host)| host).filter(|host| !host.is_empty());
         match host {
             Some(host)
-                if !host.contains('/') && host.chars().all(|character| character.is_ascii_graphic()) =>
+                if !host.contains(['/', '@'])
+                    && host.chars().all(|character| character.is_ascii_graphic()) =>
             {
                 Ok(text.to_owned())
             }

@@ -29,6 +29,7 @@ mod listeners;
 mod load;
 mod machine;
 mod manual;
+mod masked;
 mod nearest;
 mod reader;
 mod reload;
@@ -47,6 +48,7 @@ pub use keys::{
 pub use load::{Config, Flags, LoadError, Source};
 pub use machine::Machine;
 pub use manual::{explain, help, markdown};
+pub use masked::hide_users;
 pub use reload::{Change, Changes};
 pub use report::{Problem, Report};
 pub use schema::{Applies, Default, Key, Table};

@@ -29,6 +29,8 @@ pub struct Config {
     pub shards: u16,
     /// Addresses that other machines could reach, and that are not listened on because there are no users.
     pub not_open: Vec<ListenAddress>,
+    /// Whether clients may connect anonymously to listeners that do not say so. Each listener has its own value.
+    pub allow_anonymous: Option<bool>,
     /// Users and rules of listeners that name no files of their own.
     pub auth: Auth,
     /// The directory for state that survives a restart. Without a directory, a restart loses all state.
@@ -193,10 +195,10 @@ impl Config {
         notices
     }
 
-    /// The keys at the top of the file. Listeners have their own `allow_anonymous`.
+    /// The keys at the top of the file.
     pub(crate) fn global(&self) -> Global {
         Global {
-            allow_anonymous: None,
+            allow_anonymous: self.allow_anonymous,
             shards: self.shards,
             data_dir: self.data_dir.clone(),
             user: self.user.clone(),
@@ -251,6 +253,7 @@ fn read_document(top: &mut Reader<'_, '_>, flags: &Flags, machine: &Machine) -> 
         listeners: listeners.list,
         loopback_by_default: listeners.loopback_by_default,
         not_open: listeners.not_open,
+        allow_anonymous: global.allow_anonymous,
         auth,
         shards: global.shards,
         data_dir: flags.data_dir.clone().or(global.data_dir).filter(|_| !flags.in_memory),

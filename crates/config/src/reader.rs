@@ -97,7 +97,7 @@ impl<'file, 'problems> Reader<'file, 'problems> {
         let why = match environment::read(text, K::read) {
             Ok(read) if bounds.is_none_or(|bounds| K::is_within(&read, bounds)) => return Some(Some(read)),
             Ok(_) => "is out of bounds".to_owned(),
-            Err(why) => why,
+            Err(why) => environment::without_quotes(why, "has no valid value"),
         };
         let expected = format!("expected {}{}", K::expected(), schema::limits::<K>(bounds));
         self.note(Problem::in_flags(format!("the environment variable {variable} {why}; {expected}")));

@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
+use crate::masked::masked;
+
 /// All mistakes in one configuration, in the order of the file.
 #[derive(Debug, Clone)]
 pub struct Report {
@@ -106,11 +108,13 @@ impl Report {
         Some((before.matches('\n').count() + 1, before[line_start..].chars().count() + 1))
     }
 
-    /// Returns the whole report as text for a terminal, with or without colours.
+    /// Returns the whole report as text for a terminal, with or without colours. Lines of the file are shown without what may be
+    /// a secret.
     pub fn render(&self, colour: bool) -> String {
+        let source = masked(&self.source);
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
         let groups: Vec<Group<'_>> =
-            self.problems.iter().map(|problem| problem.group(&self.file, &self.source)).collect();
+            self.problems.iter().map(|problem| problem.group(&self.file, &source)).collect();
         let rendered: Vec<String> = groups.into_iter().map(|group| renderer.render(&[group])).collect();
         rendered.join("\n\n")
     }

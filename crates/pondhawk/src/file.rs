@@ -60,6 +60,8 @@ impl Failure {
             }
             Self::Access(error) => format!("error: {error}"),
             Self::Mosquittos(refusal) => {
+                // A line may have a URL, such as that of a bridge.
+                let refusal = config::hide_users(&refusal.to_string());
                 format!(
                     "{refusal}\n\nThis is a file of Mosquitto; docs/MIGRATING.md has more about its lines."
                 )
