@@ -142,7 +142,7 @@ fn show_has_the_default_of_every_key() {
             (Default::Value(value), Some(line)) => assert_eq!(line, format!("{value} # default"), "{name}"),
             // The only listener is one that nobody has asked for.
             (Default::Required | Default::Auto(_), Some(line)) => {
-                assert!(line.ends_with(" # default"), "{name}: {line}")
+                assert!(line.ends_with(" # default"), "{name}: {line}");
             }
             (Default::Absent | Default::Auto(_), None) => {}
             (default, line) => panic!("{name}: {default:?} is shown as {line:?}"),
@@ -159,7 +159,7 @@ fn example(key: &Key) -> String {
         .next()
         .expect("a text has a beginning")
         .replace(", or a list of them", "");
-    let value = match kind.as_str() {
+    match kind.as_str() {
         "count" | "size" | "duration" => bounds(key).map_or_else(|| "1".to_owned(), |[low, _]| low),
         "path" if key.name.starts_with("tls_") => "/a".to_owned(),
         "path" => "/pond/file".to_owned(),
@@ -177,8 +177,7 @@ fn example(key: &Key) -> String {
         words if words.starts_with("`\"") => words.split('"').nth(1).expect("a quoted word").to_owned(),
         words if words.starts_with('"') => words.rsplit('"').nth(1).expect("a quoted word").to_owned(),
         other => panic!("no example of {other}"),
-    };
-    value
+    }
 }
 
 /// The bounds of a key, as the manual names them.

@@ -16,6 +16,7 @@ mod service;
 mod stop;
 mod sys;
 mod version1;
+mod watch;
 
 use std::net::SocketAddr;
 

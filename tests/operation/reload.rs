@@ -17,18 +17,18 @@ use tempfile::TempDir;
 use crate::admin::Server;
 
 /// The log says this at the end of a reload.
-const DONE: &str = "the configuration was read again";
+pub(super) const DONE: &str = "the configuration was read again";
 /// The log says this when a file is refused.
-const REFUSED: &str = "the configuration stays as it was";
+pub(super) const REFUSED: &str = "the configuration stays as it was";
 
 /// A configuration file, and the broker that has read it.
-struct Place {
+pub(super) struct Place {
     directory: TempDir,
-    broker: Broker,
+    pub(super) broker: Broker,
 }
 
 impl Place {
-    fn new(shards: u16, text: &str) -> Self {
+    pub(super) fn new(shards: u16, text: &str) -> Self {
         let directory = TempDir::new().expect("there is a place for temporary files");
         let file = directory.path().join("pond.toml");
         fs::write(&file, format!("shards = {shards}\n{text}")).expect("a temporary file can be written");
@@ -36,12 +36,12 @@ impl Place {
         Self { directory, broker }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
     /// Replaces a file at once, as editors do.
-    fn write(&self, name: &str, text: &str) {
+    pub(super) fn write(&self, name: &str, text: &str) {
         fs::write(self.path("new"), text).expect("a temporary file can be written");
         fs::rename(self.path("new"), self.path(name)).expect("it can be renamed");
     }
@@ -52,14 +52,14 @@ impl Place {
         self.hang_up(said)
     }
 
-    fn hang_up(&self, said: &str) -> String {
+    pub(super) fn hang_up(&self, said: &str) -> String {
         let before = self.broker.log_lines(said).len();
         self.broker.hang_up();
         until(said, || self.broker.log_lines(said).into_iter().nth(before))
     }
 }
 
-fn listener(port: u16, keys: &str) -> String {
+pub(super) fn listener(port: u16, keys: &str) -> String {
     format!("[[listener]]\naddress = \"127.0.0.1:{port}\"\n{keys}\n")
 }
 
@@ -67,12 +67,12 @@ fn local(port: u16) -> SocketAddr {
     ([127, 0, 0, 1], port).into()
 }
 
-fn client(port: u16, version: Version, name: &str) -> Client {
+pub(super) fn client(port: u16, version: Version, name: &str) -> Client {
     Client::connect(local(port), &Connect::new(version, name))
 }
 
 /// The largest packet that a new client is told.
-fn packet_bytes(port: u16) -> u32 {
+pub(super) fn packet_bytes(port: u16) -> u32 {
     let mut connection = RawClient::connect(local(port));
     connection.send(&Connect::new(Version::V5, "asks").bytes());
     let answer = connection.read_packet();

@@ -1,5 +1,6 @@
 //! All keys of the configuration file, each declared once.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -56,8 +57,20 @@ keys! {
         user: Option<String> { kind: Absent<UserName>, default: None }
         /// The file into which the broker writes the number of its process. The file is removed at the end.
         pid_file: Option<PathBuf> { kind: Absent<Path>, default: None }
+        /// How often the broker looks whether the files of its configuration have changed. Files that have changed, and have then
+        /// stayed as they are for this time, are read as after SIGHUP. Off: only SIGHUP and the admin server make the broker read
+        /// them. Certificates, password files and rules are looked at in any case.
+        watch_interval: Option<Duration> {
+            kind: OrOff<Time>, default: None,
+            bounds: WATCH_INTERVALS,
+            applies: Reload,
+        }
     }
 }
+
+/// The bounds of the time between two looks at files.
+pub(crate) const WATCH_INTERVALS: RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(3_600);
 
 /// Maximum number of shards. A shard that waits for another shard sets its own bit in a word of 64 bits.
 const SHARDS_MAX: u16 = 64;

@@ -5,6 +5,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use toml::de::DeTable;
 
@@ -12,11 +13,15 @@ use crate::address::ListenAddress;
 use crate::environment::{Environment, Origin};
 use crate::keys::{
     Admin, Auth, Durability, Global, Journal, Limits, Listener, Log, LogLevel, Sessions, Shared, Sys,
+    WATCH_INTERVALS,
 };
+use crate::kind::Time;
 use crate::listeners;
 use crate::machine::Machine;
 use crate::reader::{Found, Reader};
 use crate::report::{Problem, Report};
+use crate::schema::limits;
+use crate::unit;
 
 /// The configuration of the broker. All values are final; only host names remain to be looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +44,8 @@ pub struct Config {
     pub user: Option<String>,
     /// The file for the number of the process.
     pub pid_file: Option<PathBuf>,
+    /// The time between two looks at the files of the configuration. `None` if the broker does not look at them.
+    pub watch_interval: Option<Duration>,
     /// Limits on the resources of clients.
     pub limits: Limits,
     /// Limits on the state that the broker stores for clients.
@@ -77,11 +84,28 @@ pub struct Flags {
     pub data_dir: Option<PathBuf>,
     /// State is kept in memory only, even if the file or a flag names a directory.
     pub in_memory: bool,
+    /// The time between two looks at the files of the configuration, which replaces the one in the file.
+    pub watch_interval: Option<Duration>,
     /// Number of levels by which the log is more detailed than in the file.
     pub verbose: u8,
     /// Environment variables: those that set keys, such as `PONDHAWK_LIMITS_PACKET_BYTES`, and those that texts of the file
     /// name as `${NAME}`.
     pub environment: Environment,
+}
+
+impl Flags {
+    /// Parses a time between two looks at the files of the configuration, such as `2 s`.
+    ///
+    /// # Errors
+    /// The text is no duration, or the duration is out of bounds.
+    pub fn parse_watch_interval(text: &str) -> Result<Duration, String> {
+        let interval = Duration::from_millis(unit::parse(text, unit::TIMES)?);
+        if !WATCH_INTERVALS.contains(&interval) {
+            let limits = limits::<Time>(Some(&WATCH_INTERVALS));
+            return Err(format!("is out of bounds{limits}"));
+        }
+        Ok(interval)
+    }
 }
 
 impl Config {
@@ -203,6 +227,7 @@ impl Config {
             data_dir: self.data_dir.clone(),
             user: self.user.clone(),
             pid_file: self.pid_file.clone(),
+            watch_interval: self.watch_interval,
         }
     }
 
@@ -259,6 +284,7 @@ fn read_document(top: &mut Reader<'_, '_>, flags: &Flags, machine: &Machine) -> 
         data_dir: flags.data_dir.clone().or(global.data_dir).filter(|_| !flags.in_memory),
         user: global.user,
         pid_file: global.pid_file,
+        watch_interval: flags.watch_interval.or(global.watch_interval),
         limits,
         sessions: top.table("sessions", Sessions::read),
         shared: top.table("shared", Shared::read),

@@ -35,9 +35,9 @@ impl Config {
         let mut changes = Changes::default();
         let (mut global, keys) = (self.global(), &mut changes.keys);
         global.take_over(&new.global(), "", keys);
-        let Global { allow_anonymous, shards, data_dir, user, pid_file } = global;
+        let Global { allow_anonymous, shards, data_dir, user, pid_file, watch_interval } = global;
         (self.shards, self.data_dir, self.user, self.pid_file) = (shards, data_dir, user, pid_file);
-        self.allow_anonymous = allow_anonymous;
+        (self.allow_anonymous, self.watch_interval) = (allow_anonymous, watch_interval);
         self.auth.take_over(&new.auth, "auth.", keys);
         self.take_over_listeners(&new.listeners, &mut changes);
         self.loopback_by_default = new.loopback_by_default;

@@ -51,6 +51,11 @@ impl Files {
     }
 }
 
+/// The files of users and rules of a listener.
+pub(crate) fn paths(listener: &Listener) -> impl Iterator<Item = &PathBuf> {
+    listener.password_file.iter().chain(&listener.acl_file).chain(&listener.dynamic_security_file)
+}
+
 /// The name of the place that says which user a name means: the next process gives it the same name.
 fn place_of_users(listener: &Listener) -> String {
     if let Some(path) = listener.password_file.as_ref().or(listener.dynamic_security_file.as_ref()) {

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use auth::Scheme;
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
@@ -380,6 +381,9 @@ pub(crate) struct ServeArguments {
     /// Write nothing to disk: a restart loses all data
     #[arg(long, conflicts_with = "data_dir")]
     in_memory: bool,
+    /// Read the configuration again when its files have changed, instead of the file's `watch_interval`; such as 2s
+    #[arg(long, value_name = "TIME", value_parser = Flags::parse_watch_interval)]
+    watch_interval: Option<Duration>,
     /// Go to the background when clients can connect
     #[arg(short, long)]
     pub(crate) daemon: bool,
@@ -398,10 +402,11 @@ impl From<ServeArguments> for Flags {
             allow_anonymous,
             data_dir,
             in_memory,
+            watch_interval,
             verbose,
         } = arguments;
         let environment = crate::environment();
-        Self { port, listen, allow_anonymous, data_dir, in_memory, verbose, environment }
+        Self { port, listen, allow_anonymous, data_dir, in_memory, watch_interval, verbose, environment }
     }
 }
 

@@ -7,6 +7,7 @@ use config::{Flags, Machine};
 
 use crate::access::AccessFiles;
 use crate::file::{self, Failure};
+use crate::files_read::FilesRead;
 use crate::variables;
 
 /// Output for a valid file.
@@ -23,7 +24,7 @@ pub(crate) struct Checked {
 /// One of the files cannot be read or is not valid.
 pub(crate) fn check(path: &Path, machine: &Machine) -> Result<Checked, Failure> {
     let flags = Flags { environment: crate::environment(), ..Flags::default() };
-    let loaded = file::load(Some(path), &flags, machine)?;
+    let loaded = file::load(Some(path), &flags, machine, &FilesRead::default())?;
     AccessFiles::open(&loaded.config.listeners).map_err(Failure::Access)?;
     let name = path.display();
     let mut verdict = match &loaded.translated {

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use config::{Config, Environment, Flags, LoadError, Machine, Report, Source};
 use mosquitto::{Language, Origin, Problem, Refusal, Remark, Start, System, ThisMachine};
 
+use crate::files_read::FilesRead;
 use crate::variables;
 
 /// A configuration, and how it came about.
@@ -70,11 +71,16 @@ impl Failure {
     }
 }
 
-/// Reads a configuration file in the language of its content.
+/// Reads a configuration file in the language of its content. `files` gets the stamps of all files.
 ///
 /// # Errors
 /// The file cannot be read, has a mistake, or asks for something that the broker cannot do.
-pub(crate) fn load(path: Option<&Path>, flags: &Flags, machine: &Machine) -> Result<Loaded, Failure> {
+pub(crate) fn load(
+    path: Option<&Path>,
+    flags: &Flags,
+    machine: &Machine,
+    files: &FilesRead,
+) -> Result<Loaded, Failure> {
     let invalid = |report| Failure::Ours(LoadError::Invalid(report));
     let Some(path) = path else {
         let config = Config::parse(None, flags, machine).map_err(invalid)?;
@@ -82,9 +88,9 @@ pub(crate) fn load(path: Option<&Path>, flags: &Flags, machine: &Machine) -> Res
     };
     let unreadable = |error| Failure::Ours(LoadError::Unreadable(PathBuf::from(path), error));
     // Read once, because it may be a pipe.
-    let bytes = fs::read(path).map_err(unreadable)?;
+    let bytes = files.read_main(path).map_err(unreadable)?;
     if mosquitto::language(path, &bytes) == Language::Mosquitto {
-        return translate(path, bytes, flags, machine);
+        return translate(&WithMain { path, bytes, files }, flags, machine);
     }
     let utf8 = |_| unreadable(io::Error::new(io::ErrorKind::InvalidData, "the file is not UTF-8"));
     let text = String::from_utf8(bytes).map_err(utf8)?;
@@ -97,15 +103,16 @@ pub(crate) fn load(path: Option<&Path>, flags: &Flags, machine: &Machine) -> Res
 struct WithMain<'a> {
     path: &'a Path,
     bytes: Vec<u8>,
+    files: &'a FilesRead,
 }
 
 impl System for WithMain<'_> {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        if path == self.path { Ok(self.bytes.clone()) } else { ThisMachine.read(path) }
+        if path == self.path { Ok(self.bytes.clone()) } else { self.files.read(path) }
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<OsString>> {
-        ThisMachine.list(directory)
+        self.files.list(directory)
     }
 
     fn addresses(&self, host: &str) -> Vec<IpAddr> {
@@ -122,7 +129,7 @@ impl System for WithMain<'_> {
 /// # Errors
 /// As [`load`].
 pub(crate) fn show(path: Option<&Path>, flags: &Flags, machine: &Machine) -> Result<String, Failure> {
-    if let Some(translation) = load(path, flags, machine)?.translated {
+    if let Some(translation) = load(path, flags, machine, &FilesRead::default())?.translated {
         return Ok(translation.toml);
     }
     let name = path.map(|path| path.display().to_string()).unwrap_or_default();
@@ -134,18 +141,17 @@ pub(crate) fn show(path: Option<&Path>, flags: &Flags, machine: &Machine) -> Res
     Ok(config.to_toml_with_origins(&origins))
 }
 
-fn translate(path: &Path, bytes: Vec<u8>, flags: &Flags, machine: &Machine) -> Result<Loaded, Failure> {
+fn translate(main: &WithMain<'_>, flags: &Flags, machine: &Machine) -> Result<Loaded, Failure> {
     let variables = variables::setting_keys(&flags.environment);
     if !variables.is_empty() {
         return Err(Failure::Variables(variables));
     }
     // With addresses on the command line, the port counts as in any other file.
     let start = Start { port: flags.port, is_verbose: flags.verbose > 0 };
-    let translated =
-        mosquitto::translate(path, &start, &WithMain { path, bytes }).map_err(Failure::Mosquittos)?;
+    let translated = mosquitto::translate(main.path, &start, main).map_err(Failure::Mosquittos)?;
     // `${` has no meaning in Mosquitto's files.
     let rest = Flags { port: None, verbose: 0, environment: Environment::new(), ..flags.clone() };
-    let name = path.display().to_string();
+    let name = main.path.display().to_string();
     let source = Source { name: &name, text: &translated.toml };
     let config = Config::parse(Some(source), &rest, machine)
         .map_err(|report| Failure::Mosquittos(refusal(&report, &translated.origins)))?;

@@ -13,6 +13,7 @@ mod certs;
 mod check;
 mod control;
 mod file;
+mod files_read;
 mod import;
 mod limits;
 mod listen;
@@ -32,6 +33,7 @@ mod store;
 mod upkeep;
 mod users;
 mod variables;
+mod watch;
 mod watchdog;
 
 use std::ffi::OsString;
@@ -44,6 +46,7 @@ use args::{Arguments, Command, ConfigCommand, ServeArguments};
 use clap::Parser;
 use cli::Tool;
 use config::{Environment, Flags, Machine};
+use files_read::FilesRead;
 use journal::{Directory, Storage};
 use reload::Reload;
 
@@ -93,12 +96,13 @@ fn start(arguments: ServeArguments, file_layer: FileLayer) -> ExitCode {
     }
     let file = arguments.config.clone();
     let (flags, machine) = (Flags::from(arguments), Machine::detect());
-    let loaded = match file::load(file.as_deref(), &flags, &machine) {
+    let files = FilesRead::default();
+    let loaded = match file::load(file.as_deref(), &flags, &machine, &files) {
         Ok(loaded) => loaded,
         Err(error) => return fail(&error.render(has_colour())),
     };
-    let reload = Reload::new(file, flags, machine);
-    match serve::serve(&loaded, &reload, file_layer) {
+    let reload = Reload::new(file, flags, machine, files);
+    match serve::serve(&loaded, reload, file_layer) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&format!("error: {error}")),
     }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
+use std::time::{Duration, Instant};
 
-use auth::{Guard, Realms};
+use auth::Guard;
 use config::Config;
 use mosquitto::Kind;
 use net::{Ended, Options, Orders, Server};
@@ -18,10 +19,11 @@ use signal_hook::iterator::Signals;
 use crate::admin::MainThread;
 use crate::control::Controls;
 use crate::file::Loaded;
+use crate::logging::Logging;
 use crate::passed::Passed;
 use crate::privileges::Successor;
 use crate::process::PidFile;
-use crate::reload::Reload;
+use crate::reload::{Cause, Reload};
 use crate::running::Running;
 use crate::watchdog::Watchdog;
 use crate::{FileLayer, admin, banner, certificates, limits, logging, process, store, variables};
@@ -30,7 +32,7 @@ use crate::{FileLayer, admin, banner, certificates, limits, logging, process, st
 ///
 /// # Errors
 /// An address cannot be listened on, the system refuses a thread, or a thread fails.
-pub(crate) fn serve(loaded: &Loaded, reload: &Reload, file_layer: FileLayer) -> io::Result<()> {
+pub(crate) fn serve(loaded: &Loaded, reload: Reload, file_layer: FileLayer) -> io::Result<()> {
     let config = &loaded.config;
     // Before any thread runs.
     let passed = Passed::from_environment();
@@ -42,7 +44,7 @@ pub(crate) fn serve(loaded: &Loaded, reload: &Reload, file_layer: FileLayer) -> 
     let log = logging::start(&config.log, successor.as_ref());
     // Before the server's threads start: from here on, a signal ends the broker in order.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    let (mut running, listeners, bound) = Running::open(config.clone(), passed)?;
+    let (running, listeners, bound) = Running::open(config.clone(), passed)?;
     let bans_file = admin::bans_file(config);
     let admin = admin::Prepared::open(config)?;
     let _pid_file = PidFile::write(config.pid_file.as_deref(), successor.is_some());
@@ -72,10 +74,8 @@ pub(crate) fn serve(loaded: &Loaded, reload: &Reload, file_layer: FileLayer) -> 
     let watchdog = Watchdog::start(server.operator())?;
     process::notify_ready();
     forward(signals, ended, hang_up.clone());
-    let event = wait(&events, &mut running, (controls.as_ref(), &server), |running| {
-        hang_up.begin();
-        reload.run(running, &server, &log);
-    });
+    let mut from_files = FromFiles { running, reload, log: &log, hang_up, looks: Looks::default() };
+    let event = wait(&events, &mut from_files, controls.as_ref(), &server);
     // Before the threads that they ask.
     drop((admin, watchdog));
     match event {
@@ -170,43 +170,88 @@ fn controls(file: PathBuf, options: &mut Options, ended: &mpsc::Sender<Ended>) -
     controls
 }
 
+/// The parts of the broker that come from files, and the times of the next looks at these files.
+struct FromFiles<'a> {
+    running: Running,
+    reload: Reload,
+    log: &'a Logging,
+    hang_up: HangUp,
+    looks: Looks,
+}
+
+/// The times of the next looks. `None` if there is nothing to look at.
+#[derive(Default)]
+struct Looks {
+    /// At files that the configuration names, and at sockets.
+    named: Option<Instant>,
+    /// At the files of the configuration.
+    configuration: Option<Instant>,
+}
+
+/// The time of the next look. An interval that has become shorter counts at once.
+fn next(planned: Option<Instant>, now: Instant, interval: Option<Duration>) -> Option<Instant> {
+    let at = now + interval?;
+    Some(planned.map_or(at, |planned| planned.min(at)))
+}
+
+impl FromFiles<'_> {
+    /// Looks at files if it is time. Returns the time until the next look.
+    fn look(&mut self, server: &Server) -> Option<Duration> {
+        let now = Instant::now();
+        if self.looks.named.take_if(|at| *at <= now).is_some() {
+            self.look_at_named(server);
+        }
+        if self.looks.configuration.take_if(|at| *at <= now).is_some() && self.reload.look() {
+            self.reload.run(Cause::Changed, &mut self.running, server, self.log);
+        }
+        let named = Some(certificates::INTERVAL).filter(|_| !self.running.is_still());
+        self.looks.named = next(self.looks.named, now, named);
+        let configuration = self.reload.interval(&self.running.config);
+        self.looks.configuration = next(self.looks.configuration, now, configuration);
+        let first = self.looks.named.into_iter().chain(self.looks.configuration).min()?;
+        Some(first.saturating_duration_since(now))
+    }
+
+    fn look_at_named(&mut self, server: &Server) {
+        self.running.certificates.look();
+        if let Some(realms) = self.running.access.look() {
+            server.replace_realms(realms);
+            self.running.access.tell_in_use();
+        }
+        self.running.forget_sockets(server);
+    }
+
+    /// Reads the configuration, because somebody has asked for it.
+    fn reload(&mut self, server: &Server) {
+        self.hang_up.begin();
+        self.reload.run(Cause::Asked, &mut self.running, server, self.log);
+    }
+}
+
 /// Waits for an event that ends the broker. Meanwhile the configuration, certificates, users and rules are read again, and
 /// commands are carried out.
 fn wait(
     events: &mpsc::Receiver<Ended>,
-    running: &mut Running,
-    (controls, server): (Option<&Controls>, &Server),
-    reload: impl Fn(&mut Running),
+    from_files: &mut FromFiles<'_>,
+    controls: Option<&Controls>,
+    server: &Server,
 ) -> Option<Ended> {
     loop {
-        let event = if running.is_still() {
-            events.recv().map_err(|_| RecvTimeoutError::Disconnected)
-        } else {
-            events.recv_timeout(certificates::INTERVAL)
+        let event = match from_files.look(server) {
+            None => events.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(time) => events.recv_timeout(time),
         };
         match event {
-            Ok(Ended { thread }) if thread == HANG_UP => reload(running),
+            Ok(Ended { thread }) if thread == HANG_UP => from_files.reload(server),
             Ok(Ended { thread }) if thread == CONTROL => {
                 if controls.is_some_and(|controls| controls.run(server)) {
-                    running.access.use_dynamic_security(&server.realms());
+                    from_files.running.access.use_dynamic_security(&server.realms());
                 }
             }
             Ok(ended) => return Some(ended),
-            Err(RecvTimeoutError::Timeout) => {
-                running.certificates.look();
-                let realms = running.access.look();
-                use_realms(realms, running, server);
-                running.forget_sockets(server);
-            }
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return None,
         }
-    }
-}
-
-fn use_realms(realms: Option<Realms>, running: &Running, server: &Server) {
-    if let Some(realms) = realms {
-        server.replace_realms(realms);
-        running.access.tell_in_use();
     }
 }
 

@@ -12,6 +12,7 @@ use serde_json::Value;
 use super::Place;
 use crate::admin::TOKEN_FILE;
 use crate::file;
+use crate::files_read::FilesRead;
 
 /// Address of the server without a configuration that names another one.
 const ADDRESS: &str = "127.0.0.1:9883";
@@ -33,7 +34,7 @@ impl Server {
     /// The configuration has a mistake, or there is no token that can be read.
     pub(crate) fn find(place: &Place) -> io::Result<Self> {
         let flags = Flags { environment: crate::environment(), ..Flags::default() };
-        let loaded = file::load(place.config.as_deref(), &flags, &Machine::detect());
+        let loaded = file::load(place.config.as_deref(), &flags, &Machine::detect(), &FilesRead::default());
         let config = loaded.map_err(|failure| io::Error::other(failure.render(false)))?.config;
         let configured = config.admin.address.as_ref().map(ToString::to_string);
         let address = place.admin.clone().or(configured).unwrap_or_else(|| ADDRESS.to_owned());
