@@ -1,6 +1,7 @@
 //! The command line of the real binary.
 
 mod certs;
+mod include;
 mod keys;
 mod pages;
 

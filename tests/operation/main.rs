@@ -3,6 +3,7 @@
 mod admin;
 mod bans;
 mod descriptors;
+mod include;
 mod limits;
 mod listeners;
 mod log;

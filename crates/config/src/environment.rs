@@ -26,8 +26,13 @@ pub(crate) fn without_quotes(why: String, other: &str) -> String {
 pub enum Origin {
     /// The default of the key.
     Default,
-    /// A line of the file, which counts from 1.
-    Line(usize),
+    /// A line, which counts from 1.
+    Line {
+        /// The file, if it is not the main one.
+        included: Option<String>,
+        /// The number of the line.
+        line: usize,
+    },
     /// The environment variable that sets the key.
     Variable(String),
 }
@@ -36,7 +41,8 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
-            Self::Line(line) => write!(f, "line {line}"),
+            Self::Line { included: None, line } => write!(f, "line {line}"),
+            Self::Line { included: Some(file), line } => write!(f, "line {line} of {file}"),
             Self::Variable(name) => f.write_str(name),
         }
     }

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use crate::address::ListenAddress;
 use crate::kind::{
     Absent, Address, Choice, Count, HostName, Interface, KeyOf, ListOf, Mode, MountPoint, Network, OrOff,
-    Origin, OwnerIds, Path, Size, Switch, Target, Time, UrlPath, UserName, Words,
+    Origin, OwnerIds, Path, Pattern, Size, Switch, Target, Time, UrlPath, UserName, Words,
 };
 use crate::machine::Machine;
 use crate::schema::{Table, keys};
@@ -34,6 +34,11 @@ pub fn tables() -> Vec<Table> {
 keys! {
     /// These keys stand at the top of the file, before the first table.
     pub(crate) struct Global = "", applies Restart, given(machine: &Machine) {
+        /// Other files of the configuration, whose keys count as if they were in this file. A relative path begins at the directory
+        /// of the file that names it. `*` and `?` in the name of a file stand for any characters and for one, in any directory
+        /// that exists, and files that match follow in the order of their names. Each key is in one file only, and listeners add
+        /// up. An included file may include others, up to 4 deep and 100 in all.
+        include: Vec<String> { kind: ListOf<Pattern>, default: Vec::new(), applies: Reload }
         /// Whether clients may connect without proving who they are, for every listener that does not say so itself. A client
         /// that gives a user name must know the password in any case, where there is a password file. Without users and without
         /// this key, the broker serves clients of this machine only: it listens on the loopback address instead of others.

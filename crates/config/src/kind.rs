@@ -295,6 +295,38 @@ impl Kind for Path {
     }
 }
 
+/// The path of a file, or of several files in one directory by a name with wildcards.
+pub(crate) struct Pattern;
+
+impl Kind for Pattern {
+    type Value = String;
+    type Bound = ();
+
+    fn word() -> String {
+        "path, also with `*` and `?`".to_owned()
+    }
+
+    fn expected() -> String {
+        "a path such as \"conf.d/*.toml\"".to_owned()
+    }
+
+    fn read(value: &DeValue<'_>) -> Result<String, String> {
+        let path = Path::read(value)?;
+        let directory = path.parent().map(|parent| parent.to_string_lossy().into_owned());
+        if directory.is_some_and(|directory| directory.contains(['*', '?'])) {
+            return Err("has wildcards in a directory: they are for the name of the file".to_owned());
+        }
+        if path.file_name().is_none() {
+            return Err("has no name of a file".to_owned());
+        }
+        Ok(path.to_string_lossy().into_owned())
+    }
+
+    fn show(value: &String) -> String {
+        unit::quoted(value)
+    }
+}
+
 /// A list of values of another kind, or one such value. Empty if the key is absent.
 pub(crate) struct ListOf<K>(PhantomData<K>);
 

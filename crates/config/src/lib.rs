@@ -1,22 +1,22 @@
-//! The configuration of the broker: a TOML file, flags that override it, and defaults for the rest.
+//! The configuration of the broker: TOML files, flags that override them, and defaults for the rest.
 //!
 //! Every key is declared once, in [`keys`](crate::tables). This declaration generates the field of the typed
 //! [`Config`], the parser, the help, and `docs/CONFIGURATION.md`.
 //!
-//! [`Config::parse`] is pure. [`Config::load`] reads the file, and [`Machine::detect`] asks the system for the
-//! facts on which defaults depend.
+//! [`Config::parse`] is pure. [`Sources::gather`] asks for the files that others include, and [`Machine::detect`] asks the
+//! system for the facts on which defaults depend.
 //!
 //! ```
-//! use config::{Config, Flags, Machine, Source};
+//! use config::{Config, Flags, Machine, Sources};
 //!
 //! let machine = Machine { cores: 4, memory_bytes: 8 << 30, open_files: 1_024, state_dir: "/var/lib/pondhawk".into() };
-//! let file = Source { name: "pond.toml", text: "[limits]\npacket_bytes = \"1 MiB\"" };
-//! let config = Config::parse(Some(file), &Flags::default(), &machine).unwrap();
+//! let file = Sources::of("pond.toml", "[limits]\npacket_bytes = \"1 MiB\"");
+//! let config = Config::parse(&file, &Flags::default(), &machine).unwrap();
 //! assert_eq!(config.limits.packet_bytes, 1 << 20);
 //! assert_eq!(config.listeners[0].address.to_string(), "127.0.0.1:1883");
 //!
-//! let file = Source { name: "pond.toml", text: "[limits]\npacket_byte = \"1 MiB\"" };
-//! let report = Config::parse(Some(file), &Flags::default(), &machine).unwrap_err();
+//! let file = Sources::of("pond.toml", "[limits]\npacket_byte = \"1 MiB\"");
+//! let report = Config::parse(&file, &Flags::default(), &machine).unwrap_err();
 //! assert!(report.to_string().contains("did you mean `packet_bytes`?"));
 //! ```
 #![forbid(unsafe_code)]
@@ -36,6 +36,7 @@ mod reload;
 mod report;
 mod schema;
 mod shared_key;
+mod sources;
 mod unit;
 
 pub use address::{AddressError, Binding, ListenAddress, UnixName};
@@ -45,7 +46,7 @@ pub use keys::{
     Log, LogFormat, LogLevel, LogTarget, MqttVersion, Owner, Protocol, QueueFull, Sessions, Shared, Sys,
     TlsVersion, tables,
 };
-pub use load::{Config, Flags, LoadError, Source};
+pub use load::{Config, Flags};
 pub use machine::Machine;
 pub use manual::{explain, help, markdown};
 pub use masked::hide_users;
@@ -53,3 +54,4 @@ pub use reload::{Change, Changes};
 pub use report::{Problem, Report};
 pub use schema::{Applies, Default, Key, Table};
 pub use shared_key::SharedKey;
+pub use sources::{Files, Sources};

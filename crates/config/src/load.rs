@@ -1,13 +1,7 @@
 //! Makes a [`Config`] of the file, the flags and the properties of the machine.
 
-use std::collections::HashSet;
-use std::fmt;
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
-
-use toml::de::DeTable;
 
 use crate::address::ListenAddress;
 use crate::environment::{Environment, Origin};
@@ -21,6 +15,7 @@ use crate::machine::Machine;
 use crate::reader::{Found, Reader};
 use crate::report::{Problem, Report};
 use crate::schema::limits;
+use crate::sources::Sources;
 use crate::unit;
 
 /// The configuration of the broker. All values are final; only host names remain to be looked up.
@@ -62,15 +57,6 @@ pub struct Config {
     pub admin: Admin,
 }
 
-/// A configuration file: its name for messages, and its text.
-#[derive(Debug, Clone, Copy)]
-pub struct Source<'a> {
-    /// The name of the file in messages.
-    pub name: &'a str,
-    /// The content of the file.
-    pub text: &'a str,
-}
-
 /// The settings from the command line, which override the file.
 #[derive(Debug, Clone, Default)]
 pub struct Flags {
@@ -109,23 +95,12 @@ impl Flags {
 }
 
 impl Config {
-    /// Reads the file, if there is one, and parses it.
+    /// Makes the configuration of the texts of files, the flags, and defaults for this machine.
     ///
     /// # Errors
-    /// If the file cannot be read, or if the file or the flags contain a mistake.
-    pub fn load(file: Option<&Path>, flags: &Flags, machine: &Machine) -> Result<Self, LoadError> {
-        let Some(path) = file else { return Ok(Self::parse(None, flags, machine)?) };
-        let text = fs::read_to_string(path).map_err(|error| LoadError::Unreadable(path.to_owned(), error))?;
-        let name = path.display().to_string();
-        Ok(Self::parse(Some(Source { name: &name, text: &text }), flags, machine)?)
-    }
-
-    /// Makes the configuration of a file's text, the flags, and defaults for this machine.
-    ///
-    /// # Errors
-    /// All mistakes in the file and the flags, not only the first.
-    pub fn parse(file: Option<Source<'_>>, flags: &Flags, machine: &Machine) -> Result<Self, Report> {
-        Self::parse_with_origins(file, flags, machine).map(|(config, _)| config)
+    /// All mistakes in the files and the flags, not only the first.
+    pub fn parse(sources: &Sources, flags: &Flags, machine: &Machine) -> Result<Self, Report> {
+        Self::parse_with_origins(sources, flags, machine).map(|(config, _)| config)
     }
 
     /// The same as [`parse`](Self::parse), with the origin of each value that is no default. Keys have the names of their
@@ -134,21 +109,16 @@ impl Config {
     /// # Errors
     /// As [`parse`](Self::parse).
     pub fn parse_with_origins(
-        file: Option<Source<'_>>,
+        sources: &Sources,
         flags: &Flags,
         machine: &Machine,
     ) -> Result<(Self, Vec<(String, Origin)>), Report> {
-        let source = file.unwrap_or(Source { name: "", text: "" });
-        let (document, errors) = DeTable::parse_recoverable(source.text);
-        let mut found = Found {
-            problems: syntax_problems(&errors, source.text),
-            origins: Vec::new(),
-            environment: &flags.environment,
-            text: source.text,
-        };
-        let config = read_document(&mut Reader::new(document.get_ref(), &mut found), flags, machine);
+        let mut problems = sources.problems.clone();
+        let document = sources.parse(&mut problems);
+        let mut found = Found { problems, origins: Vec::new(), environment: &flags.environment, sources };
+        let config = read_document(&mut Reader::new(&document, &mut found), flags, machine);
         let Found { problems, origins, .. } = found;
-        Report::unless_empty(source.name, source.text, problems)?;
+        Report::unless_empty(sources, problems)?;
         Ok((config, origins))
     }
 
@@ -222,6 +192,8 @@ impl Config {
     /// The keys at the top of the file.
     pub(crate) fn global(&self) -> Global {
         Global {
+            // The values of these files are there already.
+            include: Vec::new(),
             allow_anonymous: self.allow_anonymous,
             shards: self.shards,
             data_dir: self.data_dir.clone(),
@@ -253,19 +225,6 @@ impl Config {
         };
         tables.map(write).collect::<Vec<_>>().join("\n")
     }
-}
-
-/// Returns at most one problem per line. Further errors in the same line are mostly consequences of the first one.
-fn syntax_problems(errors: &[toml::de::Error], text: &str) -> Vec<Problem> {
-    let mut lines = HashSet::new();
-    let mut problems = Vec::new();
-    for error in errors {
-        let span = error.span().unwrap_or(text.len()..text.len());
-        if lines.insert(text[..span.start].matches('\n').count()) {
-            problems.push(Problem::at(span, format!("this is not TOML: {}", error.message())));
-        }
-    }
-    problems
 }
 
 fn read_document(top: &mut Reader<'_, '_>, flags: &Flags, machine: &Machine) -> Config {
@@ -352,36 +311,3 @@ impl LogLevel {
         levels[levels.len().min(index + usize::from(steps) + 1) - 1]
     }
 }
-
-/// Error of loading a configuration.
-#[derive(Debug)]
-pub enum LoadError {
-    /// The file cannot be read.
-    Unreadable(PathBuf, io::Error),
-    /// The file or the flags contain mistakes.
-    Invalid(Report),
-}
-
-impl LoadError {
-    /// Returns the error as text for a terminal, with or without colours.
-    pub fn render(&self, colour: bool) -> String {
-        match self {
-            Self::Unreadable(path, error) => format!("error: cannot read {}: {error}", path.display()),
-            Self::Invalid(report) => report.render(colour),
-        }
-    }
-}
-
-impl From<Report> for LoadError {
-    fn from(report: Report) -> Self {
-        Self::Invalid(report)
-    }
-}
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.render(false))
-    }
-}
-
-impl std::error::Error for LoadError {}

@@ -51,7 +51,11 @@ Texts may name environment variables: `\"${HOST}:1883\"`. `$${` stands for `${`.
 `PONDHAWK_LIMITS_PACKET_BYTES` sets a key, and overrides the file; tables in double brackets have no such variables.
 `pondhawk config show` prints each value with its origin, and `pondhawk config explain KEY` what a key means.
 
-SIGHUP makes the broker read the file again. The column *applies* says when a changed value counts: `reload`: at once.
+`include = \"conf.d/*.toml\"`, before the first table, adds the keys of other files. A key that is in two files is an error with
+both places: no file overrides another one, and the order of files has no meaning for keys. Each file may have `[[listener]]`
+tables, and all of them count. Environment variables and flags override every file.
+
+SIGHUP makes the broker read the files again. The column *applies* says when a changed value counts: `reload`: at once.
 `connect`: for connections that begin afterwards. `reconnect`: at once, and the connections of the listener end. `restart`:
 after the next start. [RELOAD.md](RELOAD.md) has the details.
 

@@ -11,6 +11,7 @@ use crate::kind::Kind;
 use crate::nearest;
 use crate::report::Problem;
 use crate::schema;
+use crate::sources::Sources;
 
 /// State that the readers of all tables share.
 pub(crate) struct Found<'file> {
@@ -18,8 +19,8 @@ pub(crate) struct Found<'file> {
     /// The origins of values, by the names of keys with their tables. Defaults are not in it.
     pub(crate) origins: Vec<(String, Origin)>,
     pub(crate) environment: &'file Environment,
-    /// The text of the file.
-    pub(crate) text: &'file str,
+    /// The files of the configuration.
+    pub(crate) sources: &'file Sources,
 }
 
 /// A table of the file, and the state of reading it.
@@ -38,7 +39,7 @@ pub(crate) struct Reader<'file, 'problems> {
 }
 
 impl<'file, 'problems> Reader<'file, 'problems> {
-    /// Makes a reader of the whole file.
+    /// Makes a reader of all files.
     pub(crate) fn new(document: &'file DeTable<'file>, found: &'problems mut Found<'file>) -> Self {
         let (prefix, known) = (String::new(), Vec::new());
         Self { prefix, header: 0..0, table: Some(document), known, number: None, found }
@@ -64,7 +65,11 @@ impl<'file, 'problems> Reader<'file, 'problems> {
         if auto && value.get_ref().as_str() == Some("auto") {
             return None;
         }
-        self.note_origin(name, Origin::Line(self.found.text[..value.span().start].matches('\n').count() + 1));
+        let sources = self.found.sources;
+        if let Some((file, line, _)) = sources.position(value.span().start) {
+            let included = (file.start > 0).then(|| file.name.clone());
+            self.note_origin(name, Origin::Line { included, line });
+        }
         let why = match environment::read_expanded(value.get_ref(), self.found.environment, K::read) {
             Ok(read) if bounds.is_none_or(|bounds| K::is_within(&read, bounds)) => return Some(read),
             Ok(_) => "is out of bounds".to_owned(),

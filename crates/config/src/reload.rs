@@ -35,7 +35,7 @@ impl Config {
         let mut changes = Changes::default();
         let (mut global, keys) = (self.global(), &mut changes.keys);
         global.take_over(&new.global(), "", keys);
-        let Global { allow_anonymous, shards, data_dir, user, pid_file, watch_interval } = global;
+        let Global { allow_anonymous, shards, data_dir, user, pid_file, watch_interval, include: _ } = global;
         (self.shards, self.data_dir, self.user, self.pid_file) = (shards, data_dir, user, pid_file);
         (self.allow_anonymous, self.watch_interval) = (allow_anonymous, watch_interval);
         self.auth.take_over(&new.auth, "auth.", keys);
@@ -100,11 +100,11 @@ fn of_listener(key: String, value: &str) -> Change {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Flags, Machine, Source};
+    use crate::{Flags, Machine, Sources};
 
     fn parse(text: &str) -> Config {
         let machine = Machine { cores: 1, memory_bytes: 1 << 30, open_files: 1_024, state_dir: "/s".into() };
-        Config::parse(Some(Source { name: "pond.toml", text }), &Flags::default(), &machine).unwrap()
+        Config::parse(&Sources::of("pond.toml", text), &Flags::default(), &machine).unwrap()
     }
 
     #[test]

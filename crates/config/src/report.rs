@@ -5,13 +5,12 @@ use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
-use crate::masked::masked;
+use crate::sources::Sources;
 
-/// All mistakes in one configuration, in the order of the file.
+/// All mistakes in one configuration, in the order of the files.
 #[derive(Debug, Clone)]
 pub struct Report {
-    file: String,
-    source: String,
+    sources: Sources,
     problems: Vec<Problem>,
 }
 
@@ -26,7 +25,7 @@ pub struct Problem {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Place {
-    /// A range of bytes in the file.
+    /// A range of bytes in the row of all files.
     File(Range<usize>),
     /// A flag on the command line.
     Flag,
@@ -64,15 +63,21 @@ impl Problem {
         parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
     }
 
-    fn group<'a>(&'a self, file: &'a str, source: &'a str) -> Group<'a> {
+    /// `sources` are shown without secrets.
+    fn group<'a>(&'a self, sources: &'a Sources) -> Group<'a> {
         let title = Level::ERROR.primary_title(&self.title);
-        let group = match &self.place {
-            Place::File(span) => {
+        let file = match &self.place {
+            Place::File(span) => sources.file(span.start).map(|file| (file, span)),
+            Place::Flag => None,
+        };
+        let group = match file {
+            Some((file, span)) => {
                 let label = (!self.label.is_empty()).then_some(self.label.as_str());
-                let mark = AnnotationKind::Primary.span(span.clone()).label(label);
-                title.element(Snippet::source(source).path(file).annotation(mark))
+                let span = span.start - file.start..span.end - file.start;
+                let mark = AnnotationKind::Primary.span(span).label(label);
+                title.element(Snippet::source(&file.text).path(&file.name).annotation(mark))
             }
-            Place::Flag => Group::with_title(title),
+            None => Group::with_title(title),
         };
         match &self.advice {
             Some(advice) => group.element(Level::HELP.message(advice)),
@@ -83,7 +88,7 @@ impl Problem {
 
 impl Report {
     /// Returns a report if there are problems, and `Ok` otherwise.
-    pub(crate) fn unless_empty(file: &str, source: &str, mut problems: Vec<Problem>) -> Result<(), Self> {
+    pub(crate) fn unless_empty(sources: &Sources, mut problems: Vec<Problem>) -> Result<(), Self> {
         if problems.is_empty() {
             return Ok(());
         }
@@ -91,30 +96,27 @@ impl Report {
             Place::File(span) => span.start,
             Place::Flag => usize::MAX,
         });
-        Err(Self { file: file.to_owned(), source: source.to_owned(), problems })
+        Err(Self { sources: sources.clone(), problems })
     }
 
-    /// The mistakes, in the order of the file. There is at least one.
+    /// The mistakes, in the order of the files. There is at least one.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// Returns line and column of a problem in this report, if the problem is in the file. Both count from 1, and
+    /// Returns line and column of a problem in this report, if the problem is in a file. Both count from 1, and
     /// columns count characters.
     pub fn line_and_column(&self, problem: &Problem) -> Option<(usize, usize)> {
         let Place::File(span) = &problem.place else { return None };
-        let before = &self.source[..span.start];
-        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
-        Some((before.matches('\n').count() + 1, before[line_start..].chars().count() + 1))
+        self.sources.position(span.start).map(|(_, line, column)| (line, column))
     }
 
     /// Returns the whole report as text for a terminal, with or without colours. Lines of the file are shown without what may be
     /// a secret.
     pub fn render(&self, colour: bool) -> String {
-        let source = masked(&self.source);
+        let sources = self.sources.masked();
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
-        let groups: Vec<Group<'_>> =
-            self.problems.iter().map(|problem| problem.group(&self.file, &source)).collect();
+        let groups: Vec<Group<'_>> = self.problems.iter().map(|problem| problem.group(&sources)).collect();
         let rendered: Vec<String> = groups.into_iter().map(|group| renderer.render(&[group])).collect();
         rendered.join("\n\n")
     }

@@ -1,8 +1,11 @@
 //! Tests of valid configuration files and their results, and of the messages about invalid files.
 
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
 use std::time::Duration;
 
-use config::{Config, Flags, LogFormat, LogLevel, Machine, Report, Source};
+use config::{Config, Environment, Files, Flags, LogFormat, LogLevel, Machine, Report, Sources};
 use proptest::prelude::*;
 
 const FIRST_USER: &str = "a program";
@@ -12,11 +15,11 @@ fn machine() -> Machine {
 }
 
 fn parse(text: &str) -> Result<Config, Report> {
-    Config::parse(Some(Source { name: "pond.toml", text }), &Flags::default(), &machine())
+    Config::parse(&Sources::of("pond.toml", text), &Flags::default(), &machine())
 }
 
 fn with_flags(text: &str, flags: &Flags) -> Result<Config, Report> {
-    Config::parse(Some(Source { name: "pond.toml", text }), flags, &machine())
+    Config::parse(&Sources::of("pond.toml", text), flags, &machine())
 }
 
 fn titles(text: &str) -> Vec<String> {
@@ -29,7 +32,7 @@ fn addresses(config: &Config) -> Vec<String> {
 
 #[test]
 fn without_a_file_the_broker_listens_on_loopback_and_is_bounded_by_the_machine() {
-    let config = Config::parse(None, &Flags::default(), &machine()).unwrap();
+    let config = Config::parse(&Sources::default(), &Flags::default(), &machine()).unwrap();
     assert_eq!(addresses(&config), ["127.0.0.1:1883"]);
     assert!(config.loopback_by_default);
     assert_eq!(config.shards, 4);
@@ -371,25 +374,26 @@ fn the_flags_override_the_file() {
 
 #[test]
 fn flags_alone_stay_on_loopback_unless_they_ask_for_more() {
-    let config = Config::parse(None, &Flags { port: Some(0), ..Flags::default() }, &machine()).unwrap();
+    let config =
+        Config::parse(&Sources::default(), &Flags { port: Some(0), ..Flags::default() }, &machine()).unwrap();
     assert_eq!(addresses(&config), ["127.0.0.1:0"]);
     assert!(config.loopback_by_default);
 
     let mut flags = Flags { listen: vec!["0.0.0.0:1883".parse().unwrap()], ..Flags::default() };
-    let config = Config::parse(None, &flags, &machine()).unwrap();
+    let config = Config::parse(&Sources::default(), &flags, &machine()).unwrap();
     assert_eq!((addresses(&config), config.not_open.len()), (vec!["127.0.0.1:1883".to_owned()], 1));
     assert!(with_flags("allow_anonymous = true", &flags).is_ok());
     flags.allow_anonymous = true;
-    assert!(Config::parse(None, &flags, &machine()).is_ok());
+    assert!(Config::parse(&Sources::default(), &flags, &machine()).is_ok());
 }
 
 #[test]
 fn a_machine_at_either_end_gives_defaults_within_bounds() {
     for (cores, memory_bytes, open_files) in [(1, 1, 1), (u16::MAX, u64::MAX, u64::MAX)] {
         let machine = Machine { cores, memory_bytes, open_files, state_dir: "/s".into() };
-        let config = Config::parse(None, &Flags::default(), &machine).unwrap();
+        let config = Config::parse(&Sources::default(), &Flags::default(), &machine).unwrap();
         let text = config.to_toml();
-        let written = Config::parse(Some(Source { name: "", text: &text }), &Flags::default(), &machine);
+        let written = Config::parse(&Sources::of("", &text), &Flags::default(), &machine);
         assert!(written.is_ok(), "{}", written.unwrap_err());
     }
 }
@@ -434,6 +438,8 @@ fn token() -> impl Strategy<Value = String> {
         " ",
         "\u{feff}",
         "shards",
+        "include",
+        "\"*\"",
         "address",
         "packet_bytes",
         "keep_alive",
@@ -461,12 +467,34 @@ fn token() -> impl Strategy<Value = String> {
     ]
 }
 
+/// A place where every file is the same.
+struct OneFile(String);
+
+impl Files for OneFile {
+    fn read(&self, _: &Path) -> io::Result<Vec<u8>> {
+        Ok(self.0.clone().into_bytes())
+    }
+
+    fn list(&self, _: &Path) -> io::Result<Vec<OsString>> {
+        Ok(vec!["a".into(), "b".into()])
+    }
+}
+
 proptest! {
     #[test]
     fn any_file_is_parsed_or_reported_in_full(tokens in prop::collection::vec(token(), 0..40)) {
         let text = tokens.concat();
         if let Err(report) = parse(&text) {
             prop_assert!(!report.problems().is_empty());
+            prop_assert!(!report.render(true).is_empty());
+            for problem in report.problems() {
+                report.line_and_column(problem);
+            }
+        }
+        let main = "include = \"é.toml\"\nshards = 1\n[limits]\nkeep_alive = \"1 s\"\n[[listener]]\naddress = \"[::1]:1\"\n";
+        let main = Some(("pond.toml", main));
+        let sources = Sources::gather(main, Path::new(""), &Environment::new(), &OneFile(text));
+        if let Err(report) = Config::parse(&sources, &Flags::default(), &machine()) {
             prop_assert!(!report.render(true).is_empty());
             for problem in report.problems() {
                 report.line_and_column(problem);

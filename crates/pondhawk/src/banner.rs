@@ -50,7 +50,7 @@ pub(crate) fn kind(listener: &Listener, address: &str) -> String {
 mod tests {
     use std::path::PathBuf;
 
-    use config::{Flags, Machine, Source};
+    use config::{Flags, Machine, Sources};
 
     use super::*;
 
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn every_listener_has_a_line_that_programs_can_wait_for() {
-        let config = Config::parse(None, &Flags::default(), &MACHINE).unwrap();
+        let config = Config::parse(&Sources::default(), &Flags::default(), &MACHINE).unwrap();
         let banner = text(&config, &["127.0.0.1:40001".to_owned()], "");
         assert!(banner.lines().any(|line| line == "listening on 127.0.0.1:40001 (tcp)"), "{banner}");
         assert!(
@@ -70,8 +70,8 @@ mod tests {
                     tls_optional = true\n[[listener]]\naddress = \"[::1]:0\"\nprotocol = \"websocket\"\n\
                     proxy_from = \"10.0.0.0/8\"\n\
                     [[listener]]\naddress = \"quic://127.0.0.1:0\"\ntls_certificate = \"a\"\ntls_key = \"b\"\n";
-        let file = Source { name: "pond.toml", text: file };
-        let config = Config::parse(Some(file), &Flags::default(), &MACHINE).unwrap();
+        let file = Sources::of("pond.toml", file);
+        let config = Config::parse(&file, &Flags::default(), &MACHINE).unwrap();
         let banner = text(
             &config,
             &["127.0.0.1:40001", "[::1]:40002", "quic://127.0.0.1:40003"].map(str::to_owned),
@@ -85,7 +85,7 @@ mod tests {
             assert!(banner.lines().any(|found| found == line), "{banner}");
         }
         let flags = Flags { in_memory: true, ..Flags::default() };
-        let banner = text(&Config::parse(None, &flags, &MACHINE).unwrap(), &[], "");
+        let banner = text(&Config::parse(&Sources::default(), &flags, &MACHINE).unwrap(), &[], "");
         assert!(banner.contains("a restart keeps nothing"), "{banner}");
     }
 
@@ -93,7 +93,7 @@ mod tests {
     fn an_open_listener_is_told_to_be_open() {
         let listen = vec!["0.0.0.0:1883".parse().unwrap()];
         let flags = Flags { listen, allow_anonymous: true, ..Flags::default() };
-        let config = Config::parse(None, &flags, &MACHINE).unwrap();
+        let config = Config::parse(&Sources::default(), &flags, &MACHINE).unwrap();
         let banner = text(&config, &["0.0.0.0:1883".to_owned()], "");
         assert!(banner.contains("everybody who reaches 0.0.0.0:1883 may publish and subscribe"), "{banner}");
         assert!(!banner.contains("only this machine"), "{banner}");

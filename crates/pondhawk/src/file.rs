@@ -1,12 +1,11 @@
 //! Configuration files: our own, and Mosquitto's, which are translated.
 
 use std::ffi::OsString;
-use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use config::{Config, Environment, Flags, LoadError, Machine, Report, Source};
+use config::{Config, Environment, Flags, Machine, Report, Sources};
 use mosquitto::{Language, Origin, Problem, Refusal, Remark, Start, System, ThisMachine};
 
 use crate::files_read::FilesRead;
@@ -16,6 +15,8 @@ use crate::variables;
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) config: Config,
+    /// The origin of each value that is no default, by the names of keys.
+    origins: Vec<(String, config::Origin)>,
     /// The translation of Mosquitto's files, if the file is one.
     pub(crate) translated: Option<Translation>,
 }
@@ -40,8 +41,10 @@ pub(crate) struct Translation {
 /// The reason why there is no configuration.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The file is in our own language, or cannot be read.
-    Ours(LoadError),
+    /// The main file cannot be read.
+    Unreadable(PathBuf, io::Error),
+    /// The files or the flags have mistakes.
+    Ours(Report),
     /// These environment variables set keys, beside a file of Mosquitto, for which they have no effect.
     Variables(Vec<String>),
     /// A file of users or rules cannot be used.
@@ -54,7 +57,8 @@ impl Failure {
     /// Returns the reason as text for a terminal, with or without colours.
     pub(crate) fn render(&self, colour: bool) -> String {
         match self {
-            Self::Ours(error) => error.render(colour),
+            Self::Unreadable(path, error) => format!("error: cannot read {}: {error}", path.display()),
+            Self::Ours(report) => report.render(colour),
             Self::Variables(names) => {
                 let names = names.join(", ");
                 format!("error: environment variables set keys only beside a file of Pondhawk: unset {names}")
@@ -81,12 +85,11 @@ pub(crate) fn load(
     machine: &Machine,
     files: &FilesRead,
 ) -> Result<Loaded, Failure> {
-    let invalid = |report| Failure::Ours(LoadError::Invalid(report));
     let Some(path) = path else {
-        let config = Config::parse(None, flags, machine).map_err(invalid)?;
-        return Ok(Loaded { config, translated: None });
+        let sources = Sources::gather(None, Path::new(""), &flags.environment, files);
+        return parse(&sources, flags, machine);
     };
-    let unreadable = |error| Failure::Ours(LoadError::Unreadable(PathBuf::from(path), error));
+    let unreadable = |error| Failure::Unreadable(PathBuf::from(path), error);
     // Read once, because it may be a pipe.
     let bytes = files.read_main(path).map_err(unreadable)?;
     if mosquitto::language(path, &bytes) == Language::Mosquitto {
@@ -94,9 +97,34 @@ pub(crate) fn load(
     }
     let utf8 = |_| unreadable(io::Error::new(io::ErrorKind::InvalidData, "the file is not UTF-8"));
     let text = String::from_utf8(bytes).map_err(utf8)?;
-    let source = Source { name: &path.display().to_string(), text: &text };
-    let config = Config::parse(Some(source), flags, machine).map_err(invalid)?;
-    Ok(Loaded { config, translated: None })
+    let main = (&*path.display().to_string(), &*text);
+    parse(&Sources::gather(Some(main), directory_of(path), &flags.environment, files), flags, machine)
+}
+
+/// The directory at which relative paths in `include` begin. A pipe has none, and means the working directory.
+fn directory_of(path: &Path) -> &Path {
+    let is_file = path.is_file() && !path.starts_with("/dev") && !path.starts_with("/proc");
+    path.parent().filter(|_| is_file).unwrap_or(Path::new(""))
+}
+
+fn parse(sources: &Sources, flags: &Flags, machine: &Machine) -> Result<Loaded, Failure> {
+    let (config, origins) = Config::parse_with_origins(sources, flags, machine).map_err(Failure::Ours)?;
+    Ok(Loaded { config, origins, translated: None })
+}
+
+/// Reads a configuration in our own language without flags and variables, for a program that changes its files.
+///
+/// # Errors
+/// As [`load`], as text. A file of Mosquitto is refused.
+pub(crate) fn load_ours(path: &Path, machine: &Machine) -> Result<Config, String> {
+    let loaded = load(Some(path), &Flags::default(), machine, &FilesRead::default());
+    let loaded = loaded.map_err(|failure| failure.render(false))?;
+    match loaded.translated {
+        None => Ok(loaded.config),
+        Some(_) => {
+            Err(format!("{} is a file of Mosquitto, and this command needs one of Pondhawk", path.display()))
+        }
+    }
 }
 
 /// This machine, with the main file as it was read already.
@@ -129,16 +157,8 @@ impl System for WithMain<'_> {
 /// # Errors
 /// As [`load`].
 pub(crate) fn show(path: Option<&Path>, flags: &Flags, machine: &Machine) -> Result<String, Failure> {
-    if let Some(translation) = load(path, flags, machine, &FilesRead::default())?.translated {
-        return Ok(translation.toml);
-    }
-    let name = path.map(|path| path.display().to_string()).unwrap_or_default();
-    let unreadable = |error| Failure::Ours(LoadError::Unreadable(PathBuf::from(&name), error));
-    let text = path.map(fs::read_to_string).transpose().map_err(unreadable)?;
-    let source = text.as_deref().map(|text| Source { name: &name, text });
-    let (config, origins) = Config::parse_with_origins(source, flags, machine)
-        .map_err(|report| Failure::Ours(LoadError::Invalid(report)))?;
-    Ok(config.to_toml_with_origins(&origins))
+    let Loaded { config, origins, translated } = load(path, flags, machine, &FilesRead::default())?;
+    Ok(translated.map_or_else(|| config.to_toml_with_origins(&origins), |translation| translation.toml))
 }
 
 fn translate(main: &WithMain<'_>, flags: &Flags, machine: &Machine) -> Result<Loaded, Failure> {
@@ -152,11 +172,11 @@ fn translate(main: &WithMain<'_>, flags: &Flags, machine: &Machine) -> Result<Lo
     // `${` has no meaning in Mosquitto's files.
     let rest = Flags { port: None, verbose: 0, environment: Environment::new(), ..flags.clone() };
     let name = main.path.display().to_string();
-    let source = Source { name: &name, text: &translated.toml };
-    let config = Config::parse(Some(source), &rest, machine)
+    let source = Sources::of(&name, &translated.toml);
+    let config = Config::parse(&source, &rest, machine)
         .map_err(|report| Failure::Mosquittos(refusal(&report, &translated.origins)))?;
     let translation = Translation { toml: translated.toml, remarks: translated.remarks };
-    Ok(Loaded { config, translated: Some(translation) })
+    Ok(Loaded { config, origins: Vec::new(), translated: Some(translation) })
 }
 
 /// Says of each problem in our file from which line of Mosquitto's it comes.

@@ -73,3 +73,17 @@ impl FilesRead {
         self.stamps.into_inner()
     }
 }
+
+impl config::Files for FilesRead {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        Self::read(self, path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<OsString>> {
+        Self::list(self, directory)
+    }
+
+    fn identity(&self, path: &Path) -> PathBuf {
+        fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+    }
+}

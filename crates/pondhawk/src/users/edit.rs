@@ -5,9 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use auth::{PasswordFile, Scheme};
-use config::{Config, Flags, Machine};
+use config::Machine;
 
 use super::{ask, of_file, set, store};
+use crate::file;
 
 /// Adds a user, or gives a user another password. Makes the password file, and the lines of the configuration that name it, if
 /// there are none. Returns what was done.
@@ -54,9 +55,7 @@ pub(super) fn remove(name: &str, config: &Path, machine: &Machine) -> Result<Str
 }
 
 fn password_file(config: &Path, machine: &Machine) -> Result<Option<PathBuf>, String> {
-    let config =
-        Config::load(Some(config), &Flags::default(), machine).map_err(|error| error.render(false))?;
-    Ok(config.auth.password_file)
+    Ok(file::load_ours(config, machine)?.auth.password_file)
 }
 
 /// The password file beside a configuration file, with an absolute path, because the broker may run anywhere.

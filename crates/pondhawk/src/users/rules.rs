@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use auth::{Access, Action, Client, Decision, DynamicSecurity, FilterAction, Permissions, Reason, Rule};
-use config::{Config, Flags, Listener, Machine};
+use config::{Listener, Machine};
 use topic::{TopicFilter, TopicName};
 
 use crate::access::parse;
 use crate::args::AclQuestion;
+use crate::file;
 
 /// The answer to a question.
 pub(super) struct Answer {
@@ -122,7 +123,7 @@ fn files(question: &AclQuestion, machine: &Machine) -> Result<Files, String> {
         return Ok(Files { rules, dynamic });
     }
     let path = &question.config;
-    let config = Config::load(Some(path), &Flags::default(), machine).map_err(|error| error.render(false))?;
+    let config = file::load_ours(path, machine)?;
     let Some(address) = &question.listener else {
         return Ok(Files { rules: config.auth.acl_file, dynamic: config.auth.dynamic_security_file });
     };
