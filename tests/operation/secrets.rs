@@ -163,6 +163,31 @@ fn a_named_file_with_a_mistake_is_refused_without_its_secrets() {
     assert!(!is_good && said.contains("named"), "{said}");
 }
 
+/// The clients, with a password on the command line and in the environment. Nobody listens on the port.
+#[test]
+fn clients_tell_no_password_in_their_messages() {
+    let place = Place::new();
+    let rows = [
+        "sub -L mqtt://ann:hush9@127.0.0.1:1/pond",
+        "sub -d -L mqtt://ann:hush9@127.0.0.1:1/pond",
+        "sub -L mqtt://ann:hush9@127.0.0.1:x/pond",
+        "sub -L http://ann:hush9@127.0.0.1/pond",
+        "pub -L mqtt://ann:hush9@127.0.0.1:1/ -m text",
+        "sub -d -t pond -h 127.0.0.1 -p 1 -u ann -P hush9",
+        "sub -t pond --proxy http://ann:hush9@127.0.0.1:1",
+        "sub -t pond --proxy socks5h://ann:hush9@127.0.0.1:99999",
+        "probe mqtt://ann:hush9@127.0.0.1:1",
+        "probe ftp://ann:hush9@127.0.0.1:1",
+        "sub -t pond -h 127.0.0.1 -p 1 --no-such-flag",
+    ];
+    for row in rows {
+        let words: Vec<&str> = row.split(' ').collect();
+        let (is_good, said) =
+            place.run(&words, &[("PONDHAWK_USERNAME", "ann"), ("PONDHAWK_PASSWORD", "hush9")]);
+        assert!(!is_good && !said.is_empty(), "{row}: {said}");
+    }
+}
+
 /// Files of Mosquitto. Bridges have passwords, and a misspelt line may have one.
 #[test]
 fn a_file_of_mosquitto_is_translated_and_refused_without_its_secrets() {

@@ -26,6 +26,7 @@ use crate::end::signal;
 use crate::presets;
 use crate::say::{complain, complain_of, show};
 use crate::trust::Trust;
+use crate::url::without_user;
 use finding::{Finding, Report};
 
 /// Largest possible packet (section 1.5.5).
@@ -207,7 +208,8 @@ async fn probe(arguments: &ProbeArgs, report: &RefCell<Report>) -> Result<ExitCo
     } else {
         format!("mqtt://{}", arguments.broker())
     };
-    let endpoint: Endpoint = url.parse().map_err(|error| format!("{}: {error}", arguments.broker()))?;
+    let endpoint: Endpoint =
+        url.parse().map_err(|error| format!("{}: {error}", without_user(arguments.broker())))?;
     let has_tls =
         ["mqtts://", "ssl://", "tls://", "wss://", "quic://"].iter().any(|scheme| url.starts_with(scheme));
     let endpoint = match arguments.trust.tls(has_tls)? {

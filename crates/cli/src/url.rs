@@ -102,13 +102,23 @@ pub(crate) fn invalid_port(text: &str) -> Failure {
     Failure::usage(format!("Error: Invalid port given: {text}")).advise("A port is a number from 1 to 65535.")
 }
 
+/// Returns a URL for a message: without user name and password.
+pub(crate) fn without_user(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let separator = if scheme.is_empty() { "" } else { "://" };
+    match rest.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}{separator}***@{host}"),
+        None => url.to_owned(),
+    }
+}
+
 /// Default port of a SOCKS proxy.
 const PROXY_PORT: u16 = 1080;
 
 impl Proxy {
     pub(crate) fn parse(url: &str) -> Result<Self, Failure> {
         let unsupported = || {
-            let failure = Failure::usage(format!("Error: Unsupported proxy protocol: {url}"));
+            let failure = Failure::usage(format!("Error: Unsupported proxy protocol: {}", without_user(url)));
             failure.advise("The only protocol is socks5h://.")
         };
         let rest = url.strip_prefix("socks5h://").ok_or_else(unsupported)?;
@@ -161,6 +171,19 @@ mod tests {
         assert_eq!(settings.port(), 14_567);
         for url in ["http://a/b", "mqtt://a", "mqtt://a/", "mqtt://a:x/b", "mqtt://a:0/b"] {
             assert!(apply(&mut settings, url).is_err(), "{url}");
+        }
+    }
+
+    #[test]
+    fn messages_have_urls_without_users() {
+        let rows = [
+            ("http://ann:a@b/c@pond:1", "http://***@pond:1"),
+            ("ann:a@pond", "***@pond"),
+            ("mqtt://pond:1", "mqtt://pond:1"),
+            ("pond", "pond"),
+        ];
+        for (url, expected) in rows {
+            assert_eq!(without_user(url), expected);
         }
     }
 

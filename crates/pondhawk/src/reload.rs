@@ -206,7 +206,7 @@ impl Known {
 /// The files of a configuration, as they were read.
 struct Read {
     loaded: Result<Loaded, String>,
-    /// Those without contents.
+    /// The files among them that have no contents.
     empty: Vec<PathBuf>,
     /// Hash of their contents.
     contents: u64,
