@@ -35,9 +35,10 @@ keys! {
     /// These keys stand at the top of the file, before the first table.
     pub(crate) struct Global = "", applies Restart, given(machine: &Machine) {
         /// Other files of the configuration, whose keys count as if they were in this file. A relative path begins at the directory
-        /// of the file that names it. `*` and `?` in the name of a file stand for any characters and for one, in any directory
-        /// that exists, and files that match follow in the order of their names. Each key is in one file only, and listeners add
-        /// up. An included file may include others, up to 4 deep and 100 in all.
+        /// of the file that names it. In the name of a file, `*` stands for any characters and `?` for one. The directory must
+        /// exist. Files that match are read in the order of their names, and hidden files do not match. Each key is in one file
+        /// only, and listeners add up. An included file may include others: 100 files in all, in chains of at most 4, of at most
+        /// 16 MiB each.
         include: Vec<String> { kind: ListOf<Pattern>, default: Vec::new(), applies: Reload }
         /// Whether clients may connect without proving who they are, for every listener that does not say so itself. A client
         /// that gives a user name must know the password in any case, where there is a password file. Without users and without
