@@ -41,7 +41,7 @@ pub struct Bans {
 /// A client that a ban may be about.
 #[derive(Debug, Clone, Copy)]
 pub struct Suspect<'a> {
-    /// Client identifier.
+    /// The client identifier in CONNECT, or the assigned one.
     pub client_id: &'a str,
     /// User name, as far as it is known.
     pub user: Option<&'a str>,

@@ -250,7 +250,7 @@ impl Guard {
         *current = Arc::new(realms);
     }
 
-    /// The current bans.
+    /// The current bans, ended ones included.
     #[must_use]
     pub fn bans(&self) -> Arc<Bans> {
         Arc::clone(&self.bans.read().unwrap_or_else(PoisonError::into_inner))

@@ -272,9 +272,9 @@ impl Shard {
 struct Gone {
     counter: fn(&crate::Counters) -> &crate::counters::Counter,
     why: &'static str,
-    /// For the client.
+    /// The reason code in DISCONNECT.
     said: DisconnectReason,
-    /// For the log.
+    /// The reason in the log.
     reason: ReasonCode,
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Replay {
     nobody: Arc<Subscriber>,
     /// When the clients that had left did so, in milliseconds since 1970.
     pub(crate) left_unix_ms: BTreeMap<Incarnation, u64>,
-    /// Wills that wait.
+    /// Wills whose clients have not left, or whose delay is not over.
     wills: BTreeMap<MessageId, Waiting>,
     pub(crate) due: BTreeMap<MessageId, (Arc<Message>, Arc<Principal>)>,
     /// Users of sessions, as far as they are on the record.

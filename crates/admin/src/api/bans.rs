@@ -67,7 +67,7 @@ pub(crate) async fn add(asked: &Asked, shared: &Shared) -> Result<Answer, Failur
     Ok(Answer::json(&describe(&whom, &terms, now)))
 }
 
-/// Lifts a ban.
+/// Lifts a ban, which is named by its kind and its value.
 pub(crate) fn lift(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
     let whom = Whom::parse(&asked.values[0], &asked.values[1]).map_err(Failure::bad)?;
     let mut bans = current(shared, unix_secs());

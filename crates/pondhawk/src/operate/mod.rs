@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use client::{Server, encode};
 use table::Columns;
 
-/// What a ban can name.
+/// The kinds of bans.
 const KINDS: [&str; 3] = ["client_id", "user", "address"];
 /// Items that one request asks for.
 const PIECE: usize = 1_000;
@@ -126,7 +126,7 @@ enum CtlCommand {
     },
     /// Keep clients out, and disconnect those that are connected
     Ban {
-        /// What names the clients
+        /// The kind of the ban
         #[arg(value_parser = KINDS)]
         kind: String,
         /// Client identifier, user name, address, or network such as 192.0.2.0/24
@@ -140,7 +140,7 @@ enum CtlCommand {
     },
     /// Lift a ban
     LiftBan {
-        /// What names the clients
+        /// The kind of the ban
         #[arg(value_parser = KINDS)]
         kind: String,
         /// The value, as `bans` lists it
