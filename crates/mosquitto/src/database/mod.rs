@@ -5,14 +5,20 @@
 //! chunk    type u32 | length u32 | body of that length
 //! ```
 //!
-//! Numbers of the format are big-endian. Numbers of 64 bits are in the order of the machine that wrote the file, which is
-//! little-endian here. A body is a C structure with its padding, and texts behind it.
+//! Numbers of the format are big-endian. Numbers of 64 bits are in the order of the machine that wrote the file. A body is a
+//! C structure with the padding of that machine, and texts behind it. The first chunk shows both ([`body::Layout`]).
+
+mod body;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
+use body::{Body, Layout};
+
 /// The bytes at the beginning of every database.
 const MAGIC: &[u8; 15] = b"\x00\xB5\x00mosquitto db";
+/// The bytes at the beginning of every database of SQLite.
+const MAGIC_OF_SQLITE: &[u8] = b"SQLite format 3\0";
 /// The version of the format that Mosquitto writes since 2.0.
 const VERSION: u32 = 6;
 
@@ -42,6 +48,8 @@ pub struct Message {
     pub payload: Vec<u8>,
     /// The QoS with which the message was published.
     pub qos: u8,
+    /// Whether the message was published with RETAIN 1.
+    pub retain: bool,
     /// The client identifier of the publisher. Empty for messages of the broker.
     pub publisher: String,
     /// The time of expiry in seconds since 1970. `None` if the message never expires.
@@ -78,15 +86,17 @@ pub struct Subscription {
     pub identifier: u32,
 }
 
-/// The progress of a message towards a client.
+/// The progress of a message between a session and its client. Packet identifiers are those of the exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// The client does not have the message, or has not said that it does.
+    /// The client has not been sent the message.
     Waits,
+    /// The client was sent the message, and has not said that the message has arrived.
+    Sent(u16),
     /// The client has a message of QoS 2, and only the end of the exchange is missing.
-    HandedOver,
+    HandedOver(u16),
     /// The client has published the message with QoS 2, and has not released it.
-    Incoming,
+    Incoming(u16),
 }
 
 /// A message in the queue of a session.
@@ -100,6 +110,8 @@ pub struct Queued {
     pub qos: u8,
     /// Whether it is sent as a retained message.
     pub retain: bool,
+    /// The identifiers of the subscriptions that the message belongs to.
+    pub identifiers: Vec<u32>,
     /// The progress of the exchange.
     pub progress: Progress,
 }
@@ -109,6 +121,8 @@ pub struct Queued {
 pub enum DatabaseError {
     /// The file does not begin like a database.
     Foreign,
+    /// The file is a database of Mosquitto's SQLite plugin, or of another program that uses SQLite.
+    Sqlite,
     /// The file is a database in another version of the format.
     Version(u32),
     /// The file ends inside a chunk, at this byte.
@@ -121,6 +135,10 @@ impl fmt::Display for DatabaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Foreign => f.write_str("this is no database of Mosquitto"),
+            Self::Sqlite => f.write_str(
+                "this is a database of SQLite, which cannot be read: only `mosquitto.db` can; clients subscribe again when \
+                 they find no session, and retained messages can be copied from one running broker to the other",
+            ),
             Self::Version(version) => write!(
                 f,
                 "the database has version {version} of the format, and only version 6 can be read: start and stop \
@@ -140,6 +158,9 @@ impl Database {
     /// # Errors
     /// The file is foreign, old, torn or damaged.
     pub fn read(file: &[u8]) -> Result<Self, DatabaseError> {
+        if file.starts_with(MAGIC_OF_SQLITE) {
+            return Err(DatabaseError::Sqlite);
+        }
         let header = file.get(..MAGIC.len() + 8).ok_or(DatabaseError::Foreign)?;
         if !header.starts_with(MAGIC) {
             return Err(DatabaseError::Foreign);
@@ -150,22 +171,25 @@ impl Database {
         }
         let mut database = Self::default();
         let mut at = header.len();
-        let mut is_first = true;
+        let mut layout = None;
         while at < file.len() {
             let head = file.get(at..at + 8).ok_or(DatabaseError::Torn(at))?;
             let kind = u32::from_be_bytes([head[0], head[1], head[2], head[3]]);
             let length = u32::from_be_bytes([head[4], head[5], head[6], head[7]]) as usize;
             let end = (at + 8).checked_add(length).ok_or(DatabaseError::Torn(at))?;
             let body = file.get(at + 8..end).ok_or(DatabaseError::Torn(at))?;
-            let mut body = Body { rest: body, at };
-            if is_first != (kind == 1) {
-                return Err(body.damaged("the first chunk, and only that, is about the file"));
-            }
-            is_first = false;
-            database.chunk(kind, &mut body)?;
+            layout = match (layout, kind) {
+                (None, 1) => Some(Layout::of_first_chunk(body)),
+                (Some(layout), 2..) => Some(layout),
+                _ => {
+                    let why = "the first chunk, and only that, is about the file";
+                    return Err(DatabaseError::Damaged(at, why));
+                }
+            };
+            database.chunk(kind, &mut Body::new(body, at, layout.unwrap_or_default()))?;
             at = end;
         }
-        if is_first {
+        if layout.is_none() {
             return Err(DatabaseError::Torn(at));
         }
         database.check()?;
@@ -214,34 +238,36 @@ impl Database {
 }
 
 fn message(body: &mut Body<'_>) -> Result<(u64, Message), DatabaseError> {
-    let (number, expiry) = (body.u64()?, body.u64()?);
+    let (number, expires_unix_secs) = (body.u64()?, body.time()?);
     let payload_bytes = body.u32()? as usize;
     let _packet_id = body.u16()?;
     let (publisher_bytes, user_bytes, topic_bytes) = (body.u16()?, body.u16()?, body.u16()?);
     let _port = body.u16()?;
-    let (qos, _retain) = (body.qos()?, body.u8()?);
+    let (qos, retain) = (body.qos()?, body.u8()? != 0);
     let publisher = body.text(publisher_bytes)?;
     let _user = body.text(user_bytes)?;
     let topic = body.text(topic_bytes)?;
     let payload = body.bytes(payload_bytes)?.to_vec();
     let properties = body.properties()?.to_vec();
-    let expires_unix_secs = (expiry > 0).then_some(expiry);
-    Ok((number, Message { topic, payload, qos, publisher, expires_unix_secs, properties }))
+    Ok((number, Message { topic, payload, qos, retain, publisher, expires_unix_secs, properties }))
 }
 
 fn queued(body: &mut Body<'_>) -> Result<Queued, DatabaseError> {
     let message = body.u64()?;
-    let _packet_id = body.u16()?;
+    let packet_id = body.u16()?;
     let client_bytes = body.u16()?;
     let (qos, state, flags, direction) = (body.qos()?, body.u8()?, body.u8()?, body.u8()?);
     let client_id = body.text(client_bytes)?;
+    let identifiers = body.identifiers()?;
     let progress = match (direction, state) {
-        (0, _) => Progress::Incoming,
+        (0, _) => Progress::Incoming(packet_id),
         // Waiting for PUBCOMP, or about to send PUBREL again.
-        (_, 8 | 9) => Progress::HandedOver,
+        (_, 6 | 8 | 9) => Progress::HandedOver(packet_id),
+        // Waiting for PUBACK or PUBREC, or about to send PUBLISH again.
+        (_, 2..=5) if packet_id != 0 => Progress::Sent(packet_id),
         _ => Progress::Waits,
     };
-    Ok(Queued { client_id, message, qos, retain: flags & 0xF0 != 0, progress })
+    Ok(Queued { client_id, message, qos, retain: flags & 0xF0 != 0, identifiers, progress })
 }
 
 fn subscription(body: &mut Body<'_>) -> Result<Subscription, DatabaseError> {
@@ -255,84 +281,14 @@ fn subscription(body: &mut Body<'_>) -> Result<Subscription, DatabaseError> {
 }
 
 fn session(body: &mut Body<'_>) -> Result<Session, DatabaseError> {
-    let expiry = body.u64()?;
+    let expires_unix_secs = body.time()?;
     let expiry_secs = body.u32()?;
     let _packet_id = body.u16()?;
     let client_bytes = body.u16()?;
     let _port = body.u16()?;
     let user_bytes = body.u16()?;
-    let _padding = body.u32()?;
+    body.end_of_session()?;
     let client_id = body.text(client_bytes)?;
     let user = Some(body.text(user_bytes)?).filter(|user| !user.is_empty());
-    Ok(Session { client_id, user, expiry_secs, expires_unix_secs: (expiry > 0).then_some(expiry) })
-}
-
-/// The rest of a chunk.
-struct Body<'a> {
-    rest: &'a [u8],
-    /// The place of the chunk in the file.
-    at: usize,
-}
-
-impl<'a> Body<'a> {
-    fn damaged(&self, why: &'static str) -> DatabaseError {
-        DatabaseError::Damaged(self.at, why)
-    }
-
-    fn bytes(&mut self, length: usize) -> Result<&'a [u8], DatabaseError> {
-        let Some((bytes, rest)) = self.rest.split_at_checked(length) else {
-            return Err(self.damaged("a chunk is shorter than its content"));
-        };
-        self.rest = rest;
-        Ok(bytes)
-    }
-
-    fn array<const LENGTH: usize>(&mut self) -> Result<[u8; LENGTH], DatabaseError> {
-        Ok(self.bytes(LENGTH)?.try_into().expect("so many bytes were taken"))
-    }
-
-    fn u8(&mut self) -> Result<u8, DatabaseError> {
-        Ok(u8::from_be_bytes(self.array()?))
-    }
-
-    fn u16(&mut self) -> Result<u16, DatabaseError> {
-        Ok(u16::from_be_bytes(self.array()?))
-    }
-
-    fn u32(&mut self) -> Result<u32, DatabaseError> {
-        Ok(u32::from_be_bytes(self.array()?))
-    }
-
-    /// A number in the order of the machine.
-    fn u64(&mut self) -> Result<u64, DatabaseError> {
-        Ok(u64::from_le_bytes(self.array()?))
-    }
-
-    fn qos(&mut self) -> Result<u8, DatabaseError> {
-        match self.u8()? {
-            qos @ 0..=2 => Ok(qos),
-            _ => Err(self.damaged("a QoS is above 2")),
-        }
-    }
-
-    fn text(&mut self, length: u16) -> Result<String, DatabaseError> {
-        let bytes = self.bytes(usize::from(length))?.to_vec();
-        String::from_utf8(bytes).map_err(|_| self.damaged("a text is not UTF-8"))
-    }
-
-    /// Properties behind their length, if there are any bytes left.
-    fn properties(&mut self) -> Result<&'a [u8], DatabaseError> {
-        if self.rest.is_empty() {
-            return Ok(&[]);
-        }
-        let mut length = 0;
-        for shift in [0, 7, 14, 21] {
-            let byte = self.u8()?;
-            length |= usize::from(byte & 0x7F) << shift;
-            if byte & 0x80 == 0 {
-                return self.bytes(length);
-            }
-        }
-        Err(self.damaged("the length of properties has more than four bytes"))
-    }
+    Ok(Session { client_id, user, expiry_secs, expires_unix_secs })
 }

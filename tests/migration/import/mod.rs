@@ -1,20 +1,20 @@
 //! `pondhawk import`: what the real Mosquitto has stored is there afterwards, and bad files change nothing.
 
+mod machine;
+mod world;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::time::SystemTime;
 
 use auth::{PasswordHash, Scheme};
+use pondhawk_tests::conversation::{Conversation, go_on, lasting};
 use pondhawk_tests::packet::{self, Connect};
 use pondhawk_tests::{Broker, Client, Mosquitto, Options, Version, is_long, pondhawk};
 use serde_json::Value;
 use tempfile::TempDir;
-
-/// Numbers of a database.
-struct Size {
-    sessions: usize,
-    retained: usize,
-}
+use world::{PER_SESSION, Size};
 
 impl Size {
     fn of_this_run() -> Self {
@@ -60,36 +60,19 @@ fn publish(client: &mut Client, qos: u8, retain: bool, topic: &str, payload: &[u
     }
 }
 
-/// Lets Mosquitto store sessions with queues and retained messages.
-fn store(size: &Size) -> Store {
+/// Lets Mosquitto store what these clients do.
+fn store(act: impl FnOnce(&Mosquitto)) -> Store {
     let directory = TempDir::new().expect("there is a place for temporary files");
     let settings = format!("persistence true\npersistence_location {}/\n", directory.path().display());
     let mosquitto = Mosquitto::start(&settings);
-    for number in 0..size.sessions {
-        let version = if number % 2 == 0 { Version::V3_1_1 } else { Version::V5 };
-        // Session Expiry Interval of an hour.
-        let properties: &[u8] = if version.is_5() { &[0x11, 0, 0, 0x0E, 0x10] } else { &[] };
-        let client_id = format!("session {number}");
-        let connect = Connect { clean_start: false, properties, ..Connect::new(version, &client_id) };
-        let mut client = Client::connect(mosquitto.address(), &connect);
-        client.send(&packet::subscribe_with(version, 1, &format!("queue/{number}/#"), 2));
-        client.expect(&packet::suback(version, 1, 2));
-        client.send(&packet::subscribe_with(version, 2, "all/+", 1));
-        client.expect(&packet::suback(version, 2, 1));
-        client.leave();
-    }
-    let mut publisher = Client::connect(mosquitto.address(), &Connect::new(Version::V5, "publisher"));
-    for number in 0..size.sessions {
-        publish(&mut publisher, 1, false, &format!("queue/{number}/one"), b"first");
-        publish(&mut publisher, 2, false, &format!("queue/{number}/two"), b"second");
-    }
-    publish(&mut publisher, 1, false, "all/news", b"for everybody");
-    for number in 0..size.retained {
-        publish(&mut publisher, 1, true, &format!("retained/{number}"), format!("value {number}").as_bytes());
-    }
-    publisher.leave();
+    act(&mosquitto);
     mosquitto.stop();
     Store(directory)
+}
+
+/// A broker on an imported directory.
+fn start(store: &Store) -> Broker {
+    Broker::start(&Options { data_dir: Some(store.journal()), ..Options::default() })
 }
 
 fn inspect(directory: &Path) -> Value {
@@ -100,24 +83,26 @@ fn inspect(directory: &Path) -> Value {
 #[test]
 fn everything_that_mosquitto_has_stored_is_there_afterwards() {
     let size = Size::of_this_run();
-    let store = store(&size);
+    let store = store(|mosquitto| world::store(mosquitto, size));
+    let stopped = SystemTime::now();
+    world::wait(stopped, 2);
     let output = store.import(&store.database(), &[]);
     let report = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{report}{}", String::from_utf8_lossy(&output.stderr));
     for line in [
-        format!("  {} sessions\n", size.sessions),
         format!("  {} subscriptions\n", 2 * size.sessions),
-        format!("  {} messages that wait for sessions\n", 3 * size.sessions),
+        format!("  {} messages that wait for sessions\n", PER_SESSION * size.sessions),
         format!("  {} retained messages\n", size.retained),
     ] {
         assert!(report.contains(&line), "{line}{report}");
     }
     let found = inspect(&store.journal());
-    let sessions = found["sessions"].as_array().expect("a list");
-    assert_eq!(sessions.len(), size.sessions);
-    assert!(sessions.iter().all(|session| session["queue"]["messages"] == 3), "{:?}", sessions.first());
+    world::listed(&found, size);
     assert_eq!(found["retained"]["messages"], size.retained);
-    served(&store, &size);
+    let broker = start(&store);
+    world::served(&broker, size);
+    world::is_past(&broker, "soon past", stopped);
+    assert!(broker.stop().success());
     // Only once.
     let again = store.import(&store.database(), &[]);
     assert!(!again.status.success());
@@ -132,37 +117,68 @@ fn everything_that_mosquitto_has_stored_is_there_afterwards() {
     assert!(String::from_utf8_lossy(&again.stderr).contains("other.importing is left of another import"));
 }
 
-/// A broker on the directory serves what was imported.
-fn served(store: &Store, size: &Size) {
-    let broker = Broker::start(&Options { data_dir: Some(store.journal()), ..Options::default() });
-    for number in [0, 1, size.sessions - 1] {
-        let version = if number % 2 == 0 { Version::V3_1_1 } else { Version::V5 };
-        let properties: &[u8] = if version.is_5() { &[0x11, 0, 0, 0x0E, 0x10] } else { &[] };
-        let client_id = format!("session {number}");
-        let connect = Connect { clean_start: false, properties, ..Connect::new(version, &client_id) };
-        let (mut client, connack) = broker.greet(&connect);
-        assert_eq!(connack[2], 1, "the session is there");
-        // Messages of different QoS have no order.
-        let messages: Vec<Vec<u8>> = (0..3).map(|_| client.read_packet()).collect();
-        for (kind, payload) in [(0x32, &b"first"[..]), (0x34, b"second"), (0x32, b"for everybody")] {
-            let found = messages.iter().find(|packet| packet.ends_with(payload));
-            let packet = found.unwrap_or_else(|| panic!("{messages:02x?}"));
-            assert_eq!(packet[0], kind, "the QoS, without DUP");
-            // The expiry goes on.
-            let has_expiry = packet.windows(3).any(|bytes| bytes[0] == 2 && bytes[1..] == [0, 0]);
-            assert_eq!(has_expiry, version.is_5());
-        }
-    }
-    let mut reader = broker.client(Version::V3_1_1, "reader");
-    reader.subscribe("retained/7");
-    reader.expect_retained("retained/7", b"value 7");
-    drop(reader);
+#[test]
+fn exchanges_that_had_begun_go_on_where_they_stood() {
+    let store = store(world::begin_exchanges);
+    let output = store.import(&store.database(), &[]);
+    let report = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(report.contains("  1 messages of QoS 2 that their clients have"), "{report}");
+    assert!(report.contains("  2 messages of QoS 2 published, which their publishers had not"), "{report}");
+    let broker = start(&store);
+    world::go_on_with_exchanges(&broker);
     assert!(broker.stop().success());
+}
+
+/// Mosquitto writes no shared subscription into its database. The messages that a member had are there.
+#[test]
+fn a_member_of_a_group_keeps_its_messages_and_subscribes_again() {
+    let store = store(|mosquitto| {
+        let mut member = Client::connect(mosquitto.address(), &lasting(Version::V5, "member"));
+        world::share(&mut member);
+        member.leave();
+        let mut publisher = Client::connect(mosquitto.address(), &Connect::new(Version::V5, "publisher"));
+        publish(&mut publisher, 1, false, "shared/1", b"before");
+    });
+    assert!(store.import(&store.database(), &[]).status.success());
+    let broker = start(&store);
+    let mut member = go_on(&broker, Version::V5, "member");
+    member.take_message(b"before");
+    world::share(&mut member);
+    let mut publisher = broker.client(Version::V5, "publisher");
+    publish(&mut publisher, 1, false, "shared/2", b"after");
+    member.take_message(b"after");
+}
+
+/// Routers and old machines order and pad the numbers of the file in another way.
+#[test]
+fn databases_of_other_machines_are_the_same() {
+    let store = store(|mosquitto| world::store(mosquitto, Size { sessions: 6, retained: 20 }));
+    // The clock must not remove a message between two imports.
+    world::wait(SystemTime::now(), 2);
+    let whole = fs::read(store.database()).expect("Mosquitto has written it");
+    let list = |name: &str, bytes: &[u8]| {
+        let (file, to) = (store.0.path().join(name), store.0.path().join(format!("of {name}")));
+        fs::write(&file, bytes).expect("a temporary file can be written");
+        let output = store.import(&file, &["--to", &to.display().to_string()]);
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        let found = inspect(&to);
+        let queued = |session: &Value| {
+            let (queue, expires) = (&session["queue"]["messages"], &session["expires_unix_ms"]);
+            format!("{} {} {queue} {expires}", session["client_id"], session["subscriptions"])
+        };
+        let sessions = found["sessions"].as_array().expect("a list").iter().map(queued);
+        (sessions.filter(|session| !session.contains("past")).collect::<Vec<_>>(), found["retained"].clone())
+    };
+    let here = list("here", &whole);
+    assert_eq!(here.0.len(), 6);
+    for layout in [machine::I386, machine::MIPS, machine::M68K] {
+        assert_eq!(list(layout.name, &layout.converted(&whole)), here, "{}", layout.name);
+    }
 }
 
 #[test]
 fn torn_foreign_old_and_unfinished_databases_are_refused_and_nothing_is_made() {
-    let store = store(&Size { sessions: 2, retained: 2 });
+    let store = store(|mosquitto| world::store(mosquitto, Size { sessions: 2, retained: 2 }));
     let whole = fs::read(store.database()).expect("Mosquitto has written it");
     let bad = store.0.path().join("bad.db");
     let refused = |bytes: &[u8], reason: &str| {
@@ -174,6 +190,7 @@ fn torn_foreign_old_and_unfinished_databases_are_refused_and_nothing_is_made() {
         assert_eq!(names, 2, "nothing but the two databases");
     };
     refused(b"", "no database of Mosquitto");
+    refused(b"SQLite format 3\0 and more", "only `mosquitto.db` can");
     refused(b"listener 1883\nallow_anonymous true\n", "no database of Mosquitto");
     for length in [24, 40, whole.len() / 2, whole.len() - 1] {
         refused(&whole[..length], "cut off");
