@@ -147,6 +147,13 @@ impl Model {
         }
     }
 
+    pub(crate) fn listener(&self, at: At) -> &Listener {
+        match at {
+            At::Default => &self.default_listener,
+            At::Named(number) => &self.listeners[number],
+        }
+    }
+
     pub(crate) fn listener_mut(&mut self, at: At) -> &mut Listener {
         match at {
             At::Default => &mut self.default_listener,

@@ -130,6 +130,22 @@ fn security_options_of_a_listener_are_not_inherited() {
 }
 
 #[test]
+fn a_plugin_belongs_to_the_listener_above_it_at_each_of_its_addresses() {
+    let plugin = "plugin /x/mosquitto_dynamic_security.so\nplugin_opt_config_file d\n";
+    let translated = good(&format!(
+        "per_listener_settings true\nlistener 1\nlistener 2 two.example\n{plugin}listener 3\n"
+    ));
+    let toml = translated.toml;
+    let tables: Vec<&str> = toml.split("[[listener]]").skip(1).collect();
+    let has: Vec<bool> = tables.iter().map(|table| table.contains("dynamic_security_file = \"d\"")).collect();
+    assert_eq!(has, [false, true, true, false], "{toml}");
+    assert!(!toml.contains("[auth]"));
+    assert!(
+        good(&format!("listener 1\n{plugin}listener 2\n")).toml.contains("[auth]\ndynamic_security_file")
+    );
+}
+
+#[test]
 fn per_listener_settings_stands_above_the_options_that_it_is_about() {
     assert!(bad("allow_anonymous true\nper_listener_settings true\n").contains("must stand above"));
     assert!(

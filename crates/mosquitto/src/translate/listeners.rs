@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use crate::model::{Given, Listener};
+use crate::model::{At, Given, Listener};
 use crate::output::{Output, Table};
 
-use super::{World, access, tls};
+use super::{World, access, is_of, tls};
 
 /// A listener that is opened, at one or more addresses.
 pub(super) struct Site<'a> {
@@ -88,7 +88,7 @@ fn opens_default(world: World<'_>) -> bool {
         "tls_keyform" => given.text() == "engine",
         name => OPENS.contains(&name),
     };
-    let has_plugin = world.model.plugins.iter().any(|plugin| plugin.of == Some(crate::model::At::Default));
+    let has_plugin = world.model.plugins.iter().any(|plugin| plugin.of == Some(At::Default));
     block.givens.iter().any(opens) || has_plugin
 }
 
@@ -199,6 +199,12 @@ fn address(ip: IpAddr, port: &str) -> String {
         IpAddr::V4(ip) => format!("{ip}:{port}"),
         IpAddr::V6(ip) => format!("[{ip}]:{port}"),
     }
+}
+
+/// The tables of a listener: one for each of its addresses.
+pub(super) fn tables(sites: &[Site<'_>], of: At) -> Vec<Table> {
+    let numbers = sites.iter().flat_map(|site| site.addresses.iter().map(|_| site.number)).enumerate();
+    numbers.filter(|(_, number)| is_of(Some(of), *number)).map(|(table, _)| Table::Listener(table)).collect()
 }
 
 /// Writes a `[[listener]]` for each address of each site.
