@@ -129,7 +129,8 @@ impl Access {
     /// users, also where clients may be anonymous.
     #[must_use]
     pub fn admit(&self, login: &Login<'_>) -> Admission {
-        match login.user {
+        // An empty name is none, as in Mosquitto.
+        match login.user.filter(|name| !name.is_empty()) {
             Some(name) if self.users().is_some() => {
                 // An absent and an empty password match nothing.
                 let Some(password) = login.password.filter(|password| !password.is_empty()) else {
