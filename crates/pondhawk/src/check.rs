@@ -1,6 +1,7 @@
 //! `pondhawk check FILE`: checks a configuration, and prints it with all defaults, or a file of Mosquitto in our language.
 
 use std::fmt::Write;
+use std::io;
 use std::path::Path;
 
 use config::{Flags, Machine};
@@ -8,7 +9,7 @@ use config::{Flags, Machine};
 use crate::access::AccessFiles;
 use crate::file::{self, Failure};
 use crate::files_read::FilesRead;
-use crate::variables;
+use crate::{origin, variables};
 
 /// Output for a valid file.
 pub(crate) struct Checked {
@@ -25,7 +26,8 @@ pub(crate) struct Checked {
 pub(crate) fn check(path: &Path, machine: &Machine) -> Result<Checked, Failure> {
     let flags = Flags { environment: crate::environment(), ..Flags::default() };
     let loaded = file::load(Some(path), &flags, machine, &FilesRead::default())?;
-    AccessFiles::open(&loaded.config.listeners).map_err(Failure::Access)?;
+    let explain = |error: io::Error| Failure::Access(origin::with_place(&loaded, &error.to_string()));
+    AccessFiles::open(&loaded.config.listeners).map_err(explain)?;
     let name = path.display();
     let mut verdict = match &loaded.translated {
         None => format!("{name} is good; with the defaults of this machine it comes to:\n"),

@@ -47,8 +47,8 @@ pub(crate) enum Failure {
     Ours(Report),
     /// These environment variables set keys, beside a file of Mosquitto, for which they have no effect.
     Variables(Vec<String>),
-    /// A file of users or rules cannot be used.
-    Access(io::Error),
+    /// A file of users or rules cannot be used. The text is complete.
+    Access(String),
     /// The file is Mosquitto's.
     Mosquittos(Refusal),
 }
@@ -63,7 +63,7 @@ impl Failure {
                 let names = names.join(", ");
                 format!("error: environment variables set keys only beside a file of Pondhawk: unset {names}")
             }
-            Self::Access(error) => format!("error: {error}"),
+            Self::Access(text) => text.clone(),
             Self::Mosquittos(refusal) => {
                 // A line may have a URL, such as that of a bridge.
                 let refusal = config::hide_users(&refusal.to_string());

@@ -20,6 +20,7 @@ mod listen;
 mod logging;
 mod no_links;
 mod operate;
+mod origin;
 mod passed;
 mod privileges;
 mod process;
@@ -104,7 +105,7 @@ fn start(arguments: ServeArguments, file_layer: FileLayer) -> ExitCode {
     let reload = Reload::new(file, flags, machine, files);
     match serve::serve(&loaded, reload, file_layer) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&format!("error: {error}")),
+        Err(error) => fail(&origin::with_place(&loaded, &error.to_string())),
     }
 }
 

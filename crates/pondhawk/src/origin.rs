@@ -1,0 +1,50 @@
+//! The lines of Mosquitto's files behind an error that only the start of the broker shows.
+
+use crate::file::Loaded;
+
+/// Returns the text of an error behind the file and the line that it is about, if the configuration is Mosquitto's and has a
+/// line with the value that the error names.
+pub(crate) fn with_place(loaded: &Loaded, error: &str) -> String {
+    let toml = loaded.translated.as_ref().map_or("", |translation| &translation.toml);
+    match place(toml, error) {
+        Some(place) => format!("error: {place}: {error}"),
+        None => format!("error: {error}"),
+    }
+}
+
+/// Finds the place in the comment behind a key of our file. The error names the key, or the address of a listener.
+fn place<'a>(toml: &'a str, error: &str) -> Option<&'a str> {
+    let places = toml.lines().filter_map(|line| {
+        let (setting, origin) = line.rsplit_once(" # ")?;
+        let (key, value) = setting.split_once(" = ")?;
+        let is_named = key == "address" || error.contains(&format!("`{key}`"));
+        let value = value.trim_matches(['"', '[', ']']);
+        let is_meant = is_named && !value.is_empty() && error.contains(value);
+        // The most important line is the first one. A default has no line.
+        let first = origin.split(", ").next().filter(|origin| origin.contains(':'));
+        first.filter(|_| is_meant)
+    });
+    places.last()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOML: &str = "user = \"mosquitto\" # Mosquitto's default\n\
+        [auth]\npassword_file = \"/etc/users\" # conf.d/a.conf:2\n\n\
+        [[listener]]\naddress = \"[::]:1883\" # m.conf:1\n\
+        [[listener]]\naddress = \"192.0.2.1:8883\" # m.conf:4, m.conf:5\ntls_key = \"k\" # m.conf:7\n";
+
+    #[test]
+    fn an_error_is_about_the_line_of_the_value_that_it_names() {
+        let of = |error| place(TOML, error);
+        assert_eq!(of("`password_file`: /etc/users: there is no such file"), Some("conf.d/a.conf:2"));
+        assert_eq!(of("`tls_key`: k: there is no such file"), Some("m.conf:7"));
+        assert_eq!(of("cannot listen on 192.0.2.1:8883: it is in use"), Some("m.conf:4"));
+        assert_eq!(of("`password_file`: /other: there is no such file"), None);
+        assert_eq!(of("`user`: there is no user mosquitto"), None);
+        assert_eq!(of("the disk is full"), None);
+        assert_eq!(place("", "cannot listen"), None);
+    }
+}
