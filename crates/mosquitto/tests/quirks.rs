@@ -285,6 +285,39 @@ fn a_bridge_needs_its_own_file() {
 }
 
 #[test]
+fn mistakes_in_a_bridge_are_errors() {
+    let begin = "connection b\naddress h:1883 [::1]:1884 # two\n";
+    let of = |line: &str| format!("{begin}topic # out 2 # all\n{line}\n");
+    for line in [
+        "topic a/# BOTH 1 \"\" remote/",
+        "topic \"a b\" both 0",
+        "topic a",
+        "start_type once",
+        "bridge_protocol_version mqttv50",
+        "username u\nremote_password p",
+    ] {
+        good(&of(line));
+    }
+    let rows = [
+        ("topic a inout", "`out`, `in` or `both`"),
+        ("topic a # out", "`out`, `in` or `both`"),
+        ("topic a in 3", "from 0 to 2"),
+        ("topic a in 0 x/# y/", "no wildcards: `x/#`"),
+        ("topic a in 0 x/ +/", "no wildcards: `+/`"),
+        ("start_type manual", "one of automatic, lazy, once"),
+        ("bridge_protocol_version mqttv5", "one of mqttv31"),
+        ("bridge_reload_type later", "one of lazy, immediate"),
+        ("username a\nremote_username b", "the old name of `remote_username`"),
+        ("local_clientid x\nconnection c\naddress h\ntopic #\nlocal_clientid x", "the same `local_clientid`"),
+        ("connection c\ntopic #\naddress h:mqtt", "no port from 1 to 65535"),
+        ("connection c\ntopic #\naddress h:0", "no port from 1 to 65535"),
+    ];
+    for (line, reason) in rows {
+        assert!(bad(&of(line)).contains(reason), "{line}: {}", bad(&of(line)));
+    }
+}
+
+#[test]
 fn names_are_quoted_for_toml() {
     let translated = good("acl_file /a \"b\"\\c\npassword_file /tab\there\n");
     assert!(translated.toml.contains(r#"acl_file = "/a \"b\"\\c""#), "{}", translated.toml);

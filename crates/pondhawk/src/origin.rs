@@ -22,9 +22,10 @@ fn place<'a>(toml: &'a str, error: &str) -> Option<&'a str> {
         let is_meant = is_named && !value.is_empty() && error.contains(value);
         // The most important line is the first one. A default has no line.
         let first = origin.split(", ").next().filter(|origin| origin.contains(':'));
-        first.filter(|_| is_meant)
+        first.filter(|_| is_meant).map(|first| (value.len(), first))
     });
-    places.last()
+    // The longest value: an address may be the beginning of another.
+    places.max_by_key(|(length, _)| *length).map(|(_, place)| place)
 }
 
 #[cfg(test)]
@@ -34,7 +35,8 @@ mod tests {
     const TOML: &str = "user = \"mosquitto\" # Mosquitto's default\n\
         [auth]\npassword_file = \"/etc/users\" # conf.d/a.conf:2\n\n\
         [[listener]]\naddress = \"[::]:1883\" # m.conf:1\n\
-        [[listener]]\naddress = \"192.0.2.1:8883\" # m.conf:4, m.conf:5\ntls_key = \"k\" # m.conf:7\n";
+        [[listener]]\naddress = \"192.0.2.1:8883\" # m.conf:4, m.conf:5\ntls_key = \"k\" # m.conf:7\n\
+        [[listener]]\naddress = \"[::]:18830\" # m.conf:9\n";
 
     #[test]
     fn an_error_is_about_the_line_of_the_value_that_it_names() {
@@ -42,6 +44,7 @@ mod tests {
         assert_eq!(of("`password_file`: /etc/users: there is no such file"), Some("conf.d/a.conf:2"));
         assert_eq!(of("`tls_key`: k: there is no such file"), Some("m.conf:7"));
         assert_eq!(of("cannot listen on 192.0.2.1:8883: it is in use"), Some("m.conf:4"));
+        assert_eq!(of("cannot listen on [::]:18830: it is in use"), Some("m.conf:9"));
         assert_eq!(of("`password_file`: /other: there is no such file"), None);
         assert_eq!(of("`user`: there is no user mosquitto"), None);
         assert_eq!(of("the disk is full"), None);
