@@ -1,6 +1,7 @@
 //! A configuration with what the test has to know about it.
 //!
-//! `PORT1` to `PORT4` are free ports, and `DIR` is a directory with certificates, users and rules. Lines for the test:
+//! `PORT1` to `PORT4` are free ports, and `DIR` is a directory with certificates, users and rules.
+//! `PLUGIN` is Mosquitto's plugin for dynamic security. Lines for the test:
 //!
 //! - `#: doors 1 2w 3t`: the ports that are tried. `w` is WebSocket, and `t` is TLS. `u` is the socket `DIR/socket`.
 //! - `#: expect LINE`: the beginning of a line that the transcript must have.

@@ -88,7 +88,10 @@ fn cut_mounts(lines: Vec<String>, mounts: &[String]) -> Vec<String> {
 /// Pondhawk says that the name or the password is wrong.
 fn without_reason(line: String) -> String {
     let refused = "refused with ";
-    match line.split_once(refused).filter(|(begin, _)| begin.contains("password")) {
+    let has_no_name = |(begin, _): &(&str, &str)| {
+        ["anonymous", "without", "certificate"].iter().any(|word| begin.contains(word))
+    };
+    match line.split_once(refused).filter(|parts| !has_no_name(parts)) {
         Some((begin, "4" | "5" | "134" | "135")) => format!("{begin}refused for its identity"),
         _ => line,
     }

@@ -30,7 +30,7 @@ const fn certified(name: &'static str, certificate: &'static str) -> Client {
     Client { name, version: Version::V5, client_id: "c1", user: None, certificate: Some(certificate) }
 }
 
-const CLIENTS: [Client; 10] = [
+const CLIENTS: [Client; 11] = [
     client("anonymous 3.1.1", Version::V3_1_1, "c1", None),
     client("anonymous 5.0", Version::V5, "c1", None),
     client("anonymous 3.1", Version::V3_1, "c1", None),
@@ -40,6 +40,7 @@ const CLIENTS: [Client; 10] = [
     client("ann 5.0", Version::V5, "c2", Some(("ann", Some("secret")))),
     client("ann with a wrong password", Version::V5, "c1", Some(("ann", Some("wrong")))),
     client("bob 5.0", Version::V5, "c3", Some(("bob", Some("builder")))),
+    client("an empty name", Version::V3_1_1, "c1", Some(("", Some("")))),
     client("a stranger with a password", Version::V3_1_1, "c1", Some(("eve", Some("x")))),
 ];
 
@@ -47,13 +48,14 @@ const CERTIFIED: [Client; 2] =
     [certified("ann's certificate", "ann"), certified("a foreign certificate", "foreign")];
 
 /// Topics that the clients publish to, and subscribe to with `#` and `$SYS/#`.
-const TOPICS: [&str; 7] = [
+const TOPICS: [&str; 8] = [
     "room/light",
     "room/secret",
     "other/thing",
     "user/ann/x",
     "client/c1/x",
     "house/door",
+    "dev-c1/x",
     "$SYS/broker/own",
 ];
 

@@ -35,6 +35,14 @@ pattern write client/%c/x
 
 const MOSQUITTO: &str = "/usr/sbin/mosquitto";
 
+/// Mosquitto's plugin for dynamic security, in the directory of this kind of machine. Pondhawk looks at the name alone.
+fn plugin() -> String {
+    let folders = fs::read_dir("/usr/lib").expect("Linux has libraries");
+    let paths = folders.flatten().map(|folder| folder.path().join("mosquitto_dynamic_security.so"));
+    let found = paths.filter(|path| path.exists()).map(|path| path.display().to_string()).next();
+    found.unwrap_or_else(|| "/usr/lib/mosquitto_dynamic_security.so".to_owned())
+}
+
 /// One of the brokers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Server {
@@ -81,6 +89,8 @@ impl Scene {
     }
 
     fn write(&self, name: &str, text: &str) {
+        let folder = self.path().join(name).parent().expect("a file is in a folder").to_owned();
+        fs::create_dir_all(folder).expect("it is ours");
         fs::write(self.path().join(name), text).expect("a temporary file can be written");
         let mode = Permissions::from_mode(0o644);
         fs::set_permissions(self.path().join(name), mode).expect("a temporary file is ours");
@@ -112,9 +122,9 @@ impl Scene {
 
     /// Writes the files of a case with new ports, and starts a broker with it.
     fn start(&self, server: Server, case: &Case) -> (Running, [u16; 4]) {
-        let ports = free_ports();
+        let (ports, plugin) = (free_ports(), plugin());
         let filled = |text: &str| {
-            let mut text = text.replace("DIR", &self.path().display().to_string());
+            let mut text = text.replace("DIR", &self.path().display().to_string()).replace("PLUGIN", &plugin);
             for (port, number) in ports.iter().zip(1..) {
                 text = text.replace(&format!("PORT{number}"), &port.to_string());
             }

@@ -12,12 +12,13 @@ pub(crate) fn with_place(loaded: &Loaded, error: &str) -> String {
     }
 }
 
-/// Finds the place in the comment behind a key of our file. The error names the key, or the address of a listener.
+/// Finds the place in the comment behind a key of our file. The error names the key, or the value itself if that is an
+/// address or the directory of the journal.
 fn place<'a>(toml: &'a str, error: &str) -> Option<&'a str> {
     let places = toml.lines().filter_map(|line| {
         let (setting, origin) = line.rsplit_once(" # ")?;
         let (key, value) = setting.split_once(" = ")?;
-        let is_named = key == "address" || error.contains(&format!("`{key}`"));
+        let is_named = ["address", "data_dir"].contains(&key) || error.contains(&format!("`{key}`"));
         let value = value.trim_matches(['"', '[', ']']);
         let is_meant = is_named && !value.is_empty() && error.contains(value);
         // The most important line is the first one. A default has no line.
