@@ -135,6 +135,23 @@ fn sighup_changes_the_log_at_once_and_names_what_needs_a_restart() {
     program.wait_for("pond.toml:5:1");
 }
 
+/// Scripts that have saved Mosquitto's database or printed its subscriptions go on.
+#[test]
+fn signals_of_mosquitto_do_not_end_the_broker() {
+    let directory = directory();
+    let mut command = Command::new(pondhawk());
+    command.args(["serve", "-c"]).arg(file(&directory, ""));
+    let program = Program::start(command);
+    program.wait_for("listening on");
+    let pid = i32::try_from(program.process_id()).ok().and_then(Pid::from_raw).expect("a number");
+    for (signal, text) in [(Signal::USR1, "SIGUSR1 has no effect"), (Signal::USR2, "SIGUSR2 has no effect")] {
+        kill_process(pid, signal).expect("the broker runs");
+        program.wait_for(text);
+    }
+    program.terminate();
+    program.finish();
+}
+
 #[test]
 fn variables_set_keys_and_show_names_them() {
     let directory = directory();

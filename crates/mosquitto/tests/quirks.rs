@@ -230,6 +230,16 @@ fn included_files_begin_without_a_listener_and_leave_that_of_the_main_file() {
     assert!(translated.toml.find("max_qos = 1").unwrap() < translated.toml.find("[::]:2").unwrap());
 }
 
+/// Mosquitto looks for a directory or a plugin with these blanks in its name, and does not start.
+#[test]
+fn blanks_around_the_names_of_directories_and_plugins_are_cut() {
+    let main = "plugin \t/x/mosquitto_acl_file.so \nplugin_opt_acl_file \ta \ninclude_dir  conf.d \n";
+    let files = [("m.conf", main), ("conf.d/a.conf", "listener 1\n")];
+    let translated = with(&files, &Start::default()).unwrap();
+    assert_eq!(values(&translated, "address"), ["[::]:1"]);
+    assert_eq!(values(&translated, "acl_file"), ["a"]);
+}
+
 #[test]
 fn a_file_with_a_certificate_alone_is_about_port_1883() {
     let files =

@@ -13,7 +13,7 @@ use auth::Guard;
 use config::Config;
 use mosquitto::Kind;
 use net::{Ended, Options, Orders, Server};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use crate::admin::MainThread;
@@ -43,7 +43,7 @@ pub(crate) fn serve(loaded: &Loaded, reload: Reload, file_layer: FileLayer) -> i
     // Lives until the function returns, on every path: dropping it writes the waiting lines.
     let log = logging::start(&config.log, successor.as_ref());
     // Before the server's threads start: from here on, a signal ends the broker in order.
-    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])?;
     let (running, listeners, bound) = Running::open(config.clone(), passed)?;
     let bans_file = admin::bans_file(config);
     let admin = admin::Prepared::open(config)?;
@@ -262,6 +262,9 @@ fn forward(mut signals: Signals, to: mpsc::Sender<Ended>, hang_up: HangUp) {
         for signal in signals.forever() {
             match signal {
                 SIGHUP => hang_up.ask(),
+                // Scripts for Mosquitto send them. Without a handler they would end the process.
+                SIGUSR1 => tracing::info!("SIGUSR1 has no effect: nothing waits to be saved"),
+                SIGUSR2 => tracing::info!("SIGUSR2 has no effect: subscriptions are not printed"),
                 // A second signal ends the process at once, without disconnecting clients.
                 _ if is_stopping => std::process::exit(1),
                 _ => {
