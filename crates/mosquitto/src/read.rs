@@ -239,6 +239,10 @@ fn unknown(name: &str) -> String {
     if name.contains('\t') {
         return format!("`{escaped}` has a tab in it; Mosquitto separates words by blanks only");
     }
+    // The value may be a secret.
+    if let Some((word, _)) = name.split_once('=').filter(|(word, _)| Directive::find(word).is_some()) {
+        return format!("a line has no `=`: write `{word}`, a blank and the value");
+    }
     match Directive::nearest(name) {
         Some(nearest) => format!("there is no directive `{escaped}`; did you mean `{nearest}`?"),
         None => format!("there is no directive `{escaped}`"),

@@ -181,6 +181,7 @@ fn unknown_words_are_errors_with_their_lines() {
     assert!(bad("\t\n").contains("tab"));
     assert!(bad("Listener 1\n").contains("no directive"));
     assert!(bad("allow_anonymous = true\n").contains("has no `=`"));
+    assert!(bad("listener=1883\n").contains("a line has no `=`: write `listener`, a blank"));
 }
 
 #[test]

@@ -95,6 +95,7 @@ fn secrets_never_appear() {
     for file in [
         "plugin x.so\nauth_opt_pw swordfish",
         "password swordfish",
+        "password=swordfish",
         "connection x\nremote_password swordfish",
     ] {
         let refused = translate(file).unwrap_err();
