@@ -62,8 +62,14 @@ fn publish(client: &mut Client, qos: u8, retain: bool, topic: &str, payload: &[u
 
 /// Lets Mosquitto store what these clients do.
 fn store(act: impl FnOnce(&Mosquitto)) -> Store {
+    store_with("", act)
+}
+
+/// The same with more lines in Mosquitto's configuration.
+fn store_with(settings: &str, act: impl FnOnce(&Mosquitto)) -> Store {
     let directory = TempDir::new().expect("there is a place for temporary files");
-    let settings = format!("persistence true\npersistence_location {}/\n", directory.path().display());
+    let location = directory.path().display();
+    let settings = format!("{settings}persistence true\npersistence_location {location}/\n");
     let mosquitto = Mosquitto::start(&settings);
     act(&mosquitto);
     mosquitto.stop();
@@ -127,6 +133,31 @@ fn exchanges_that_had_begun_go_on_where_they_stood() {
     let broker = start(&store);
     world::go_on_with_exchanges(&broker);
     assert!(broker.stop().success());
+}
+
+/// Mosquitto may queue a copy for each subscription. Overlapping subscriptions have one copy here.
+#[test]
+fn copies_of_a_message_become_one_with_all_identifiers() {
+    let store = store_with("allow_duplicate_messages true\n", |mosquitto| {
+        let mut client = Client::connect(mosquitto.address(), &lasting(Version::V5, "twice"));
+        client.subscribe_as(&[0x0B, 1], "copy/#", 1);
+        client.subscribe_as(&[0x0B, 2], "copy/+", 2);
+        client.leave();
+        let mut publisher = Client::connect(mosquitto.address(), &Connect::new(Version::V3_1_1, "publisher"));
+        publish(&mut publisher, 2, false, "copy/1", b"one");
+        publish(&mut publisher, 1, true, "$pond/kept", b"two");
+    });
+    assert!(store.import(&store.database(), &[]).status.success());
+    let broker = start(&store);
+    let mut client = go_on(&broker, Version::V5, "twice");
+    let message = client.take_message(b"one");
+    assert_eq!((message.qos, message.properties.len()), (2, 4), "{message:?}");
+    assert!([1, 2].iter().all(|identifier| message.properties.chunks(2).any(|of| of == [0x0B, *identifier])));
+    client.expect_only_pong();
+    // Topics with a dollar sign are the clients' own, except `$SYS`.
+    client.send(&packet::subscribe(Version::V5, 3, "$pond/#"));
+    let packets = [client.read_packet(), client.read_packet()];
+    assert!(packets.iter().any(|packet| packet.ends_with(b"two")), "{packets:02x?}");
 }
 
 /// Mosquitto writes no shared subscription into its database. The messages that a member had are there.
