@@ -194,7 +194,8 @@ fn databases_of_other_machines_are_the_same() {
         assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
         let found = inspect(&to);
         let queued = |session: &Value| {
-            let (queue, expires) = (&session["queue"]["messages"], &session["expires_unix_ms"]);
+            let (queue, expires) = (&session["queue"], &session["expires_unix_ms"]);
+            let queue = format!("{} from {}", queue["messages"], queue["oldest"]["message"]);
             format!("{} {} {queue} {expires}", session["client_id"], session["subscriptions"])
         };
         let sessions = found["sessions"].as_array().expect("a list").iter().map(queued);

@@ -292,3 +292,30 @@ fn session(body: &mut Body<'_>) -> Result<Session, DatabaseError> {
     let user = Some(body.text(user_bytes)?).filter(|user| !user.is_empty());
     Ok(Session { client_id, user, expiry_secs, expires_unix_secs })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_state_of_a_queued_message_tells_the_progress() {
+        let of = |direction: u8, state: u8, packet_id: u8| {
+            let chunk =
+                [5, 0, 0, 0, 0, 0, 0, 0, 0, packet_id, 0, 1, 2, state, 0x10, direction, b'a', 2, 0x0B, 9];
+            let queued = queued(&mut Body::new(&chunk, 0, Layout::default())).expect("a chunk");
+            assert_eq!((queued.message, queued.qos, queued.retain, &*queued.client_id), (5, 2, true, "a"));
+            assert_eq!(queued.identifiers, [9]);
+            queued.progress
+        };
+        for state in [6, 8, 9] {
+            assert_eq!(of(1, state, 3), Progress::HandedOver(3));
+        }
+        for state in [2, 3, 4, 5] {
+            assert_eq!(of(1, state, 3), Progress::Sent(3));
+            assert_eq!(of(1, state, 0), Progress::Waits);
+        }
+        assert_eq!(of(1, 11, 3), Progress::Waits);
+        assert_eq!(of(0, 7, 3), Progress::Incoming(3));
+        assert_eq!(of(0, 11, 3), Progress::Incoming(3));
+    }
+}
