@@ -117,6 +117,7 @@ fn a_host_name_means_every_address_that_it_has() {
     assert_eq!(addresses("listener 1 two.example\nsocket_domain ipv4\n"), ["192.0.2.1:1"]);
     assert_eq!(addresses("listener 1 unknown.example\n"), ["unknown.example:1"]);
     assert_eq!(addresses("listener 1 #comment\n"), ["[::]:1"]);
+    assert_eq!(addresses("listener 1 *\nsocket_domain ipv4\n"), ["0.0.0.0:1"]);
     assert_eq!(addresses("listener 1 127.0.0.1 more words\n"), ["127.0.0.1:1"]);
 }
 

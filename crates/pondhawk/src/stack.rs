@@ -10,8 +10,10 @@ use layers::{
 };
 use mosquitto::read_regular;
 use rustls::ServerConfig;
+use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use x509_parser::parse_x509_certificate;
 
 /// The layers that the configuration of a listener asks for.
 ///
@@ -79,7 +81,17 @@ pub(crate) fn tls(listener: &Listener) -> io::Result<Option<Arc<ServerConfig>>> 
     let files = || listener.tls_certificate.iter().zip(&listener.tls_key);
     let identity = |(certificate, key): (&std::path::PathBuf, &std::path::PathBuf)| {
         let chain = objects::<CertificateDer<'static>>("tls_certificate", certificate, "certificate")?;
-        Ok(Identity { chain, key: private_key(key)? })
+        let identity = Identity { chain, key: private_key(key)? };
+        if is_foreign(&identity) {
+            return Err(io::Error::other(format!(
+                "the listener on {} cannot speak TLS: {} and {}: {}",
+                listener.address,
+                certificate.display(),
+                key.display(),
+                SettingsError::Mismatch(0)
+            )));
+        }
+        Ok(identity)
     };
     let identities = files().map(identity).collect::<io::Result<Vec<_>>>()?;
     let settings = TlsSettings {
@@ -101,6 +113,15 @@ pub(crate) fn tls(listener: &Listener) -> io::Result<Option<Arc<ServerConfig>>> 
         ))
     };
     settings.build().map(Some).map_err(explain)
+}
+
+/// Whether the private key certainly belongs to another certificate. rustls does not compare keys with certificates of version 1,
+/// which `openssl x509 -req` makes without extensions.
+fn is_foreign(identity: &Identity) -> bool {
+    let key = any_supported_type(&identity.key).ok().and_then(|key| Some(key.public_key()?.to_vec()));
+    let certificate = identity.chain.first().and_then(|certificate| parse_x509_certificate(certificate).ok());
+    let (Some(key), Some((_, certificate))) = (key, certificate) else { return false };
+    certificate.public_key().raw != key
 }
 
 fn client_certificates(listener: &Listener) -> io::Result<ClientCertificates> {

@@ -22,6 +22,9 @@ const MAGIC_OF_SQLITE: &[u8] = b"SQLite format 3\0";
 /// The version of the format that Mosquitto writes since 2.0.
 const VERSION: u32 = 6;
 
+/// The largest number of a message. New messages need larger ones.
+const NUMBER_MAX: u64 = u64::MAX >> 1;
+
 /// The content of a database.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Database {
@@ -207,6 +210,9 @@ impl Database {
             }
             2 => {
                 let (number, message) = message(body)?;
+                if number > NUMBER_MAX {
+                    return Err(body.damaged("the number of a message is too large"));
+                }
                 self.messages.insert(number, message);
             }
             3 => self.queued.push(queued(body)?),
@@ -296,6 +302,26 @@ fn session(body: &mut Body<'_>) -> Result<Session, DatabaseError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_number_of_a_message_leaves_room_for_others() {
+        let of = |number: u64| {
+            let first = [&1u64.to_le_bytes()[..], &[1, 8, 0, 0, 0, 0, 0, 0]].concat();
+            let message = [&number.to_le_bytes()[..], &[0; 24]].concat();
+            let chunk = |kind: u8, body: &[u8]| {
+                let length = u8::try_from(body.len()).expect("a short chunk");
+                [&[0, 0, 0, kind, 0, 0, 0, length][..], body].concat()
+            };
+            let file =
+                [&MAGIC[..], &[0, 0, 0, 0, 0, 0, 0, 6], &chunk(1, &first), &chunk(2, &message)].concat();
+            Database::read(&file).map(|database| database.messages.len())
+        };
+        assert_eq!(of(NUMBER_MAX), Ok(1));
+        assert_eq!(
+            of(NUMBER_MAX + 1),
+            Err(DatabaseError::Damaged(47, "the number of a message is too large"))
+        );
+    }
 
     #[test]
     fn the_state_of_a_queued_message_tells_the_progress() {

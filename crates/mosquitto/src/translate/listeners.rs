@@ -164,7 +164,8 @@ fn named<'a>(world: World<'a>, number: usize, listener: &'a Listener, line: &'a 
 /// The addresses of a port: at a host, or at all addresses of the machine.
 fn addresses(world: World<'_>, port: &str, host: Option<&str>, listener: &Listener) -> Vec<(String, bool)> {
     let domain = listener.block.last("socket_domain").map_or("", Given::text);
-    let Some(host) = host else {
+    // The system takes an asterisk for no host.
+    let Some(host) = host.filter(|host| *host != "*") else {
         let any6 = format!("[::]:{port}");
         return match domain {
             "ipv4" => vec![(format!("0.0.0.0:{port}"), false)],
