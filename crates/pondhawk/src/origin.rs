@@ -19,14 +19,21 @@ fn place<'a>(toml: &'a str, error: &str) -> Option<&'a str> {
         let (setting, origin) = line.rsplit_once(" # ")?;
         let (key, value) = setting.split_once(" = ")?;
         let is_named = ["address", "data_dir"].contains(&key) || error.contains(&format!("`{key}`"));
-        let value = value.trim_matches(['"', '[', ']']);
-        let is_meant = is_named && !value.is_empty() && error.contains(value);
+        let mut values = texts(value);
+        let value = values.find(|value| is_named && !value.is_empty() && error.contains(value.as_str()))?;
         // The most important line is the first one. A default has no line.
         let first = origin.split(", ").next().filter(|origin| origin.contains(':'));
-        first.filter(|_| is_meant).map(|first| (value.len(), first))
+        first.map(|first| (value.len(), first))
     });
     // The longest value: an address may be the beginning of another.
     places.max_by_key(|(length, _)| *length).map(|(_, place)| place)
+}
+
+/// The texts in a value of our file: one, or a list.
+fn texts(value: &str) -> impl Iterator<Item = String> {
+    let inner = value.strip_prefix('[').and_then(|value| value.strip_suffix(']')).unwrap_or(value);
+    let inner = inner.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(inner);
+    inner.split("\", \"").map(|text| text.replace("\\\"", "\"").replace("\\\\", "\\").replace("$${", "${"))
 }
 
 #[cfg(test)]
@@ -34,10 +41,12 @@ mod tests {
     use super::*;
 
     const TOML: &str = "user = \"mosquitto\" # Mosquitto's default\n\
+        pid_file = \"\\\"/a\\\"\" # m.conf:20\n\
         [auth]\npassword_file = \"/etc/users\" # conf.d/a.conf:2\n\n\
         [[listener]]\naddress = \"[::]:1883\" # m.conf:1\n\
         [[listener]]\naddress = \"192.0.2.1:8883\" # m.conf:4, m.conf:5\ntls_key = \"k\" # m.conf:7\n\
-        [[listener]]\naddress = \"[::]:18830\" # m.conf:9\n";
+        [[listener]]\naddress = \"[::]:18830\" # m.conf:9\n\
+        tls_client_ca = [\"/a\", \"/b\"] # m.conf:10\n";
 
     #[test]
     fn an_error_is_about_the_line_of_the_value_that_it_names() {
@@ -46,6 +55,8 @@ mod tests {
         assert_eq!(of("`tls_key`: k: there is no such file"), Some("m.conf:7"));
         assert_eq!(of("cannot listen on 192.0.2.1:8883: it is in use"), Some("m.conf:4"));
         assert_eq!(of("cannot listen on [::]:18830: it is in use"), Some("m.conf:9"));
+        assert_eq!(of("`tls_client_ca`: /b: there is no such file"), Some("m.conf:10"));
+        assert_eq!(of("`pid_file`: \"/a\": there is no such file"), Some("m.conf:20"));
         assert_eq!(of("`password_file`: /other: there is no such file"), None);
         assert_eq!(of("`user`: there is no user mosquitto"), None);
         assert_eq!(of("the disk is full"), None);
