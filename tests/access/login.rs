@@ -39,7 +39,7 @@ fn a_user_needs_the_right_password() {
             assert_eq!(refusal(&broker, &new.of(user, password)), wrong, "{user} {password:?}");
         }
         assert_eq!(refusal(&broker, &Connect { user: Some("ann"), ..new }), wrong, "no password");
-        assert_eq!(refusal(&broker, &new.of("", "")), wrong);
+        assert_eq!(refusal(&broker, &new.of("", "")), stranger, "an empty name is none");
         let long = "x".repeat(65_535);
         assert_eq!(refusal(&broker, &new.of(&long, &long)), wrong);
     }
@@ -54,6 +54,7 @@ fn anonymous_clients_come_in_where_they_may_and_names_need_passwords_even_there(
     for version in Version::ALL {
         let mut anonymous = broker.client(version, "anonymous");
         assert_eq!(publish(&mut anonymous, "open/x", b""), if version.is_5() { 0x10 } else { 0 });
+        broker.client_with(&Connect::new(version, "empty").of("", "ann")).leave();
         let (wrong, _) = codes(version);
         assert_eq!(refusal(&broker, &Connect::new(version, "c").of("ann", "bob")), wrong);
     }
