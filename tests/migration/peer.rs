@@ -30,6 +30,7 @@ const fn certified(name: &'static str, certificate: &'static str) -> Client {
     Client { name, version: Version::V5, client_id: "c1", user: None, certificate: Some(certificate) }
 }
 
+// An identifier that a user has just had may not be free yet for a client without a name.
 const CLIENTS: [Client; 11] = [
     client("anonymous 3.1.1", Version::V3_1_1, "c1", None),
     client("anonymous 5.0", Version::V5, "c1", None),
@@ -40,7 +41,7 @@ const CLIENTS: [Client; 11] = [
     client("ann 5.0", Version::V5, "c2", Some(("ann", Some("secret")))),
     client("ann with a wrong password", Version::V5, "c1", Some(("ann", Some("wrong")))),
     client("bob 5.0", Version::V5, "c3", Some(("bob", Some("builder")))),
-    client("an empty name", Version::V3_1_1, "c1", Some(("", Some("")))),
+    client("an empty name", Version::V3_1_1, "c4", Some(("", Some("")))),
     client("a stranger with a password", Version::V3_1_1, "c1", Some(("eve", Some("x")))),
 ];
 
