@@ -6,6 +6,7 @@
 //! - `#: doors 1 2w 3t`: the ports that are tried. `w` is WebSocket, and `t` is TLS. `u` is the socket `DIR/socket`.
 //! - `#: expect LINE`: the beginning of a line that the transcript must have.
 //! - `#: differs LINE`: the brokers may differ in lines that begin like this.
+//! - `#: nobody`: both brokers admit nobody, in any way.
 //! - `#: port 1`: the command line has `-p PORT1`.
 //! - `#: mount PREFIX`: Mosquitto 2.0.11 does not cut the mount point from topics. The test does.
 //! - `#: refused TEXT`: Pondhawk does not start, and says TEXT. Mosquitto is not asked.
@@ -43,6 +44,7 @@ pub(crate) struct Case {
     pub(crate) doors: Vec<Door>,
     pub(crate) expected: Vec<String>,
     pub(crate) differing: Vec<String>,
+    pub(crate) admits_nobody: bool,
     pub(crate) has_port: bool,
     pub(crate) mount: Vec<String>,
     pub(crate) fate: Fate,
@@ -63,6 +65,7 @@ impl Case {
             doors: Vec::new(),
             expected: Vec::new(),
             differing: Vec::new(),
+            admits_nobody: false,
             has_port: false,
             mount: Vec::new(),
             fate: Fate::Same,
@@ -89,6 +92,7 @@ impl Case {
             "expect" => self.expected.push(rest.to_owned()),
             "differs" => self.differing.push(rest.to_owned()),
             "mount" => self.mount.push(rest.to_owned()),
+            "nobody" => self.admits_nobody = true,
             "port" => self.has_port = true,
             "refused" => self.fate = Fate::RefusedBy { pondhawk: rest.to_owned() },
             "both" => {

@@ -42,6 +42,7 @@ fn play(case: &Case) -> Result<(), String> {
             scene.refusal(Server::Mosquitto, case)?;
             if said.contains(pondhawk.as_str()) { Ok(()) } else { Err(format!("it says\n{said}")) }
         }
+        Fate::Same if case.admits_nobody => nobody(&scene, case),
         Fate::Same => {
             let theirs = cut_mounts(scene.transcript(Server::Mosquitto, case)?, &case.mount);
             let theirs: Vec<String> = theirs.into_iter().map(without_reason).collect();
@@ -62,6 +63,17 @@ fn play(case: &Case) -> Result<(), String> {
             }
         }
     }
+}
+
+/// Both brokers start, and admit nobody.
+fn nobody(scene: &Scene, case: &Case) -> Result<(), String> {
+    for server in [Server::Mosquitto, Server::Pondhawk] {
+        let lines = scene.transcript(server, case)?;
+        if let Some(line) = lines.iter().find(|line| line.contains("accepted")) {
+            return Err(format!("{server:?}: {line}"));
+        }
+    }
+    Ok(())
 }
 
 /// Cuts mount points from topics, as newer versions of Mosquitto do.

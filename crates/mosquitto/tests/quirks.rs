@@ -147,6 +147,22 @@ fn a_plugin_belongs_to_the_listener_above_it_at_each_of_its_addresses() {
 }
 
 #[test]
+fn a_listener_that_admits_nobody_leaves_the_others_as_they_are() {
+    let tls = "certfile c\nkeyfile k\nuse_identity_as_username true\n";
+    let file = format!("allow_anonymous true\npassword_file p\nlistener 1\nlistener 2\n{tls}");
+    let translated = good(&file);
+    assert_eq!(values(&translated, "allow_anonymous"), ["true", "false"]);
+    assert_eq!(values(&translated, "password_file"), ["p", "off"]);
+    let file =
+        format!("per_listener_settings true\nlistener 2\n{tls}allow_anonymous true\npassword_file p\n");
+    let translated = good(&file);
+    assert_eq!(values(&translated, "allow_anonymous"), ["false"]);
+    assert_eq!(values(&translated, "password_file"), ["off"]);
+    let plugin = "plugin /x/mosquitto_dynamic_security.so\nplugin_opt_config_file d\n";
+    assert!(bad(&format!("{file}{plugin}")).contains("nobody can connect"));
+}
+
+#[test]
 fn per_listener_settings_stands_above_the_options_that_it_is_about() {
     assert!(bad("allow_anonymous true\nper_listener_settings true\n").contains("must stand above"));
     assert!(

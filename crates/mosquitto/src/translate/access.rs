@@ -4,11 +4,14 @@ use crate::model::Given;
 use crate::output::{Output, Table};
 
 use super::listeners::Site;
-use super::{World, is_of, security};
+use super::{World, is_of, security, tls};
 
 /// The keys of one listener.
 pub(super) fn translate(world: World<'_>, site: &Site<'_>, table: Table, output: &mut Output) {
     let model = world.model;
+    if let Some((given, why)) = tls::admits_nobody(&site.listener.block).filter(|_| !model.is_local_only()) {
+        return nobody(world, site, table, (given, why), output);
+    }
     let of_listener = site.listener.block.last("listener_allow_anonymous");
     let of_listener = of_listener.filter(|_| !model.is_local_only());
     let given = of_listener.or_else(|| security(model, site.listener, "allow_anonymous"));
@@ -34,6 +37,39 @@ pub(super) fn translate(world: World<'_>, site: &Site<'_>, table: Table, output:
         } else {
             output.set(table, "empty_client_ids", false, &[given]);
         }
+    }
+}
+
+/// The keys of a listener to which nobody can connect.
+fn nobody(
+    world: World<'_>,
+    site: &Site<'_>,
+    table: Table,
+    (given, why): (&Given, &str),
+    output: &mut Output,
+) {
+    if world.model.plugins.iter().any(|plugin| plugin.of.is_some() && is_of(plugin.of, site.number)) {
+        return output.refuse(given, why);
+    }
+    output.set(table, "allow_anonymous", false, &[given]);
+    output.set(table, "password_file", "off", &[given]);
+    output.set(table, "dynamic_security_file", "off", &[given]);
+    output.change(given, why);
+    let access = [
+        "allow_anonymous",
+        "listener_allow_anonymous",
+        "password_file",
+        "acl_file",
+        "allow_zero_length_clientid",
+    ];
+    for given in access.into_iter().filter_map(|name| site.listener.block.last(name)) {
+        output.ignore(given, "nobody can connect anyway");
+    }
+    if let Some(given) = world.model.global.last("allow_zero_length_clientid") {
+        output.ignore(given, "nobody can connect to one of the listeners anyway");
+    }
+    if let Some(given) = world.model.global.last("retain_available") {
+        output.set(table, "retain_available", given.flag(), &[given]);
     }
 }
 

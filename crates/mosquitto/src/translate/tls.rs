@@ -63,6 +63,24 @@ pub(super) fn translate(world: World<'_>, site: &Site<'_>, table: Table, output:
     }
 }
 
+/// The line because of which nobody can connect to a listener with TLS, and the reason. Mosquitto starts with such lines.
+pub(super) fn admits_nobody(block: &Block) -> Option<(&Given, &'static str)> {
+    let on = |name| block.last(name).filter(|given| given.flag());
+    let identity = on("use_identity_as_username").or_else(|| on("use_subject_as_username"));
+    let has_files = ["cafile", "capath"].into_iter().any(|name| block.has(name));
+    match (on("require_certificate"), identity) {
+        _ if !block.has("certfile") || !block.has("keyfile") => None,
+        (Some(required), _) if !has_files => {
+            Some((required, "nobody can connect: `cafile` or `capath` must say which certificates to accept"))
+        }
+        (None, Some(identity)) => Some((
+            identity,
+            "nobody can connect, as in Mosquitto: clients show a certificate only with `require_certificate true`",
+        )),
+        _ => None,
+    }
+}
+
 /// Settles the options of TLS of a listener without a certificate.
 fn without(block: &Block, output: &mut Output) {
     for given in block.givens.iter().filter(|given| NEED_TLS.contains(&given.directive.name)) {
@@ -114,10 +132,9 @@ fn clients(world: World<'_>, block: &Block, table: Table, output: &mut Output) {
         return;
     };
     if files.is_empty() {
-        return output.refuse(
-            required,
-            "nobody could connect: `cafile` or `capath` must say which certificates to accept",
-        );
+        // Nobody is admitted.
+        block.last("crlfile").iter().for_each(|given| output.ignore(given, "nobody can connect anyway"));
+        return;
     }
     let mut authorities = Vec::new();
     for given in &files {
@@ -179,16 +196,15 @@ fn is_hash_and_number(name: &OsStr) -> bool {
 fn identity(block: &Block, table: Table, output: &mut Output) {
     let names = [("use_subject_as_username", "subject"), ("use_identity_as_username", "cn")];
     let is_required = block.is_on("require_certificate");
+    let has_files = block.has("cafile") || block.has("capath");
     let mut is_set = false;
     for (name, value) in names {
         let Some(given) = block.last(name) else { continue };
         if !given.flag() {
             output.ignore(given, "that is the default");
-        } else if !is_required {
-            output.refuse(
-                given,
-                "nobody could connect: clients show a certificate only with `require_certificate true`",
-            );
+        } else if !is_required || !has_files {
+            // Nobody is admitted.
+            output.ignore(given, "nobody can connect anyway");
         } else if is_set {
             output.ignore(given, "the identity of a certificate counts as a whole already");
         } else {
