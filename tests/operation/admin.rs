@@ -17,7 +17,7 @@ pub(super) struct Server {
     token: String,
 }
 
-/// An answer: status, head and body.
+/// An answer of the server, with its status, its head and its body.
 pub(super) struct Answer {
     pub(super) status: u16,
     head: String,

@@ -138,7 +138,7 @@ enum CtlCommand {
         #[arg(short, long, default_value = "")]
         reason: String,
     },
-    /// Lift a ban
+    /// Lift a ban before its end
     LiftBan {
         /// The kind of the ban
         #[arg(value_parser = KINDS)]
