@@ -25,7 +25,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Head and body.
+    /// The status line with all headers, in small letters, and the body.
     pub(super) fn text(&self) -> String {
         format!("{}\n{}", self.head, self.body)
     }
