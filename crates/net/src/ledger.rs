@@ -18,7 +18,8 @@ pub(crate) fn run(ledger: Ledger, keeper: Box<dyn Keeper>, switchboard: &Switchb
         body.receive(&mut letters, &mut &*switchboard);
         let now_ms = clock.current_ms();
         match body.sleep(now_ms) {
-            Sleep::No => {}
+            // Other threads that wait for this processor go first.
+            Sleep::No => thread::yield_now(),
             Sleep::Until(at_ms) => thread::park_timeout(Duration::from_millis(at_ms.saturating_sub(now_ms))),
             Sleep::Long => thread::park(),
         }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use auth::{PasswordCheck, Unchecked};
@@ -85,6 +86,10 @@ impl EventLoop {
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
         while !self.is_done() {
             let timeout = self.timeout();
+            if timeout == Some(Duration::ZERO) {
+                // The last turn was as long as a turn may be. Threads that wait for this processor go first.
+                thread::yield_now();
+            }
             match self.poll.poll(&mut events, timeout) {
                 Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => events.clear(),
