@@ -28,6 +28,8 @@ pub struct Accepted<'a> {
 pub(crate) struct Asked {
     /// The server had its own idea of the keep alive.
     keep_alive_is_ours: bool,
+    /// The server keeps the session for a shorter time than the client asks for.
+    expiry_is_ours: bool,
     /// It has no client identifier of its own.
     is_nameless: bool,
     wants_response_information: bool,
@@ -49,12 +51,14 @@ impl<T> Session<T> {
         check_method(connect, settings)?;
         check_will(connect, settings, self.offered(settings))?;
         self.clean_start = connect.clean_start;
-        self.expiry_secs = match connect.version() {
+        let expiry_secs = match connect.version() {
             Version::V5 => connect.properties.session_expiry_interval_secs.unwrap_or(0),
             Version::V3_1 | Version::V3_1_1 if connect.clean_start => 0,
             Version::V3_1 | Version::V3_1_1 => u32::MAX,
         };
-        self.receive_max = connect.properties.receive_maximum;
+        self.asks_to_last = expiry_secs > 0;
+        self.expiry_secs = expiry_secs.min(settings.session_expiry_secs_max);
+        self.window = window(connect, settings);
         let alias_max = connect.properties.topic_alias_maximum.unwrap_or(0);
         self.alias_out_max = alias_max.min(settings.topic_alias_out_max);
         self.takes_problem_information = connect.properties.request_problem_information != Some(false);
@@ -64,6 +68,7 @@ impl<T> Session<T> {
         self.keep_alive_secs = if keep_alive_is_ours { longest } else { asked };
         Ok(Asked {
             keep_alive_is_ours,
+            expiry_is_ours: self.expiry_secs != expiry_secs,
             is_nameless: connect.client_id.is_empty(),
             wants_response_information: connect.properties.request_response_information == Some(true),
         })
@@ -76,21 +81,18 @@ impl<T> Session<T> {
     }
 
     /// How long the session is kept after the connection, in seconds: 0 not at all, [`u32::MAX`] for ever.
+    ///
+    /// As the settings said when CONNECT came: whoever keeps the session, and CONNACK, say the same.
     #[must_use]
-    pub fn expiry_secs(&self, settings: &Settings) -> u32 {
-        self.expiry_secs.min(settings.session_expiry_secs_max)
+    pub fn expiry_secs(&self) -> u32 {
+        self.expiry_secs
     }
 
-    /// So many messages of QoS 1 and 2 may be under way to the client at a time [MQTT-3.3.4-9].
+    /// So many messages of QoS 1 and 2 may be under way to the client at a time [MQTT-3.3.4-9], as the settings said when
+    /// CONNECT came.
     #[must_use]
-    pub fn window(&self, settings: &Settings) -> u16 {
-        let window = match self.version {
-            Some(Version::V5) => {
-                settings.inflight_max.min(self.receive_max.map_or(u16::MAX, NonZeroU16::get))
-            }
-            _ => settings.inflight_max_3,
-        };
-        window.clamp(1, INFLIGHT_MAX)
+    pub fn window(&self) -> u16 {
+        self.window
     }
 
     /// Lets the client in: writes the CONNACK that says so. `false` if it would be larger than the client takes:
@@ -110,7 +112,7 @@ impl<T> Session<T> {
         let packet = ConnAck { outcome: Connected::Accepted { session_present }, properties };
         let written = self.write(&packet.into(), into);
         if written {
-            self.connected(self.window(settings), accepted.unreleased, settings);
+            self.connected(accepted.unreleased, settings);
         }
         written
     }
@@ -121,12 +123,12 @@ impl<T> Session<T> {
         client_id: &'a str,
         settings: &'a Settings,
     ) -> ConnAckProperties<'a> {
-        let (expiry_secs, offered) = (self.expiry_secs(settings), self.offered(settings));
+        let offered = self.offered(settings);
         let unless = |available: bool| (!available).then_some(false);
         let text = |text: &'a str| Utf8::new(text).ok();
         let response_information = settings.response_information.as_deref();
         ConnAckProperties {
-            session_expiry_interval_secs: (expiry_secs != self.expiry_secs).then_some(expiry_secs),
+            session_expiry_interval_secs: asked.expiry_is_ours.then_some(self.expiry_secs),
             receive_maximum: NonZeroU16::new(settings.receive_max).filter(|max| *max < NonZeroU16::MAX),
             maximum_qos: match offered.qos_max() {
                 Qos::AtMostOnce => Some(MaximumQos::AtMostOnce),
@@ -147,6 +149,17 @@ impl<T> Session<T> {
             ..ConnAckProperties::EMPTY
         }
     }
+}
+
+fn window(connect: &Connect<'_>, settings: &Settings) -> u16 {
+    let window = match connect.version() {
+        Version::V5 => {
+            let receive_max = connect.properties.receive_maximum.map_or(u16::MAX, NonZeroU16::get);
+            settings.inflight_max.min(receive_max)
+        }
+        Version::V3_1 | Version::V3_1_1 => settings.inflight_max_3,
+    };
+    window.clamp(1, INFLIGHT_MAX)
 }
 
 fn check_client_id(connect: &Connect<'_>, settings: &Settings, terms: Terms) -> Result<(), Violation> {

@@ -243,15 +243,17 @@ impl<T> Session<T> {
     ) -> Result<Request<'p>, Violation> {
         let secs = disconnect.properties.session_expiry_interval_secs;
         // What CONNECT asked for decides, not what it got.
-        if secs.is_some_and(|secs| secs > 0) && self.expiry_secs == 0 {
+        if secs.is_some_and(|secs| secs > 0) && !self.asks_to_last {
             return Err(
                 self.violation("MQTT-3.14.2-1", "a session expiry in DISCONNECT after none in CONNECT")
             );
         }
         self.state = State::Closed;
+        // The client may rely on what CONNACK has said.
+        let most = settings.session_expiry_secs_max.max(self.expiry_secs);
         Ok(Request::Disconnect {
             reason: disconnect.reason,
-            session_expiry_interval_secs: secs.map(|secs| secs.min(settings.session_expiry_secs_max)),
+            session_expiry_interval_secs: secs.map(|secs| secs.min(most)),
         })
     }
 

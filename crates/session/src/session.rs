@@ -1,6 +1,6 @@
 //! The server's end of one connection.
 
-use std::num::{NonZeroU16, NonZeroU32};
+use std::num::NonZeroU32;
 
 use base::Now;
 use wire::{
@@ -44,9 +44,10 @@ pub struct Session<T = u64> {
     /// The largest packet that the client takes.
     pub(crate) packet_bytes_max: Option<NonZeroU32>,
     pub(crate) clean_start: bool,
-    /// As CONNECT asked for.
+    /// CONNECT asked for a session that outlives its connection.
+    pub(crate) asks_to_last: bool,
+    /// How long the session is kept after the connection.
     pub(crate) expiry_secs: u32,
-    pub(crate) receive_max: Option<NonZeroU16>,
     /// Aliases that the client takes, and that we use.
     pub(crate) alias_out_max: u16,
     pub(crate) takes_problem_information: bool,
@@ -130,7 +131,7 @@ pub enum Request<'p> {
         /// As the client gave it; before MQTT 5 it is 0x00.
         reason: DisconnectReason,
         /// The session is kept for so long, if the client has changed its mind about it; not more than
-        /// [`Settings::session_expiry_secs_max`].
+        /// [`Settings::session_expiry_secs_max`] or what it was granted.
         session_expiry_interval_secs: Option<u32>,
     },
 }
@@ -148,8 +149,8 @@ impl<T> Session<T> {
             keep_alive_secs: 0,
             packet_bytes_max: None,
             clean_start: true,
+            asks_to_last: false,
             expiry_secs: 0,
-            receive_max: None,
             alias_out_max: 0,
             takes_problem_information: true,
             terms: Terms::default(),
@@ -240,10 +241,9 @@ impl<T> Session<T> {
     }
 
     /// CONNECT was accepted, and the packet that says so is written.
-    pub(crate) fn connected(&mut self, window: u16, unreleased: &[PacketId], settings: &Settings) {
+    pub(crate) fn connected(&mut self, unreleased: &[PacketId], settings: &Settings) {
         self.state = State::Connected;
         self.announced = Announced::of(settings);
-        self.window = window;
         if !unreleased.is_empty() {
             self.inbound.get_or_insert_default().resume(unreleased);
         }

@@ -144,7 +144,7 @@ fn serve(random: &mut Random) {
             _ if session.handle_timeout(&settings, now, &mut out).is_err() => return,
             _ => {}
         }
-        assert!(session.in_flight() <= usize::from(session.window(&settings)));
+        assert!(session.in_flight() <= usize::from(session.window()));
         assert!(session.waiting_messages() <= 3);
         assert!(!is_5 || session.unanswered() <= 100);
     }

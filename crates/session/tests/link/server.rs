@@ -144,7 +144,7 @@ impl ServerEnd {
         if !session.is_connected() {
             return;
         }
-        let window = usize::from(session.window(&self.settings));
+        let window = usize::from(session.window());
         let mut used: Vec<_> = self.store.queue.iter().filter_map(|entry| entry.packet_id).collect();
         for entry in &mut self.store.queue {
             if session.in_flight() >= window {

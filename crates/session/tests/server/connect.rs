@@ -260,7 +260,7 @@ fn a_session_is_kept_as_long_as_was_asked_for_and_is_allowed() {
         connect.properties.session_expiry_interval_secs = asked;
         let mut world = World::silent(Version::V5, capped.clone());
         world.take(connect).expect("a CONNECT");
-        assert_eq!(world.session.expiry_secs(&capped), granted);
+        assert_eq!(world.session.expiry_secs(), granted);
         world.accept(false, &[]);
         assert_eq!(world.sent()[0].split(' ').any(|word| word == "session-expiry-interval=60"), told);
     }
@@ -274,7 +274,37 @@ fn a_session_is_kept_as_long_as_was_asked_for_and_is_allowed() {
             world
                 .take(connect_with(version, |connect| connect.clean_start = clean_start))
                 .expect("a CONNECT");
-            assert_eq!(world.session.expiry_secs(&settings), kept);
+            assert_eq!(world.session.expiry_secs(), kept);
+        }
+    }
+}
+
+/// A reload may come between CONNECT and CONNACK. Whoever claims the session by then knows the earlier limits, so CONNACK has to
+/// say the same.
+#[test]
+fn limits_of_a_session_are_those_at_its_connect() {
+    let low =
+        Settings { session_expiry_secs_max: 60, inflight_max: 2, inflight_max_3: 3, ..Settings::default() };
+    for (version, low_window, high_window) in [(Version::V5, 2, 1_000), (Version::V3_1_1, 3, 100)] {
+        for is_lowered in [false, true] {
+            let (first, later) = match is_lowered {
+                true => (Settings::default(), low.clone()),
+                false => (low.clone(), Settings::default()),
+            };
+            let mut connect = connect_with(version, |connect| connect.clean_start = false);
+            let is_5 = version == Version::V5;
+            connect.properties.session_expiry_interval_secs = is_5.then_some(3_600);
+            let mut world = World::silent(version, first);
+            world.take(connect).expect("a CONNECT");
+            let claimed = (world.session.expiry_secs(), world.session.window());
+            world.settings = later;
+            world.accept(false, &[]);
+            assert_eq!((world.session.expiry_secs(), world.session.window()), claimed);
+            let asked = if is_5 { 3_600 } else { u32::MAX };
+            let expected = if is_lowered { (asked, high_window) } else { (60, low_window) };
+            assert_eq!(claimed, expected, "{version:?}");
+            let told = world.sent()[0].split(' ').any(|word| word == "session-expiry-interval=60");
+            assert_eq!(told, is_5 && !is_lowered, "{version:?}");
         }
     }
 }

@@ -113,6 +113,18 @@ fn disconnect_changes_how_long_a_session_is_kept_unless_it_was_to_end() {
         };
         assert_eq!(session_expiry_interval_secs, kept);
     }
+    // A reload has lowered the limit meanwhile: what CONNACK has granted still counts, and no more.
+    for (changed, kept) in [(80, 80), (95, 90)] {
+        let mut connect = connect(Version::V5);
+        connect.properties.session_expiry_interval_secs = Some(90);
+        let mut world = World::connected(&connect, settings.clone());
+        world.settings.session_expiry_secs_max = 10;
+        let Ok(Request::Disconnect { session_expiry_interval_secs, .. }) = world.take(disconnect(changed))
+        else {
+            panic!("a DISCONNECT that is in order");
+        };
+        assert_eq!(session_expiry_interval_secs, Some(kept));
+    }
     let mut world = World::connected(&connect(Version::V5), settings);
     world.refused(disconnect(1));
     assert_eq!(world.sent(), ["DISCONNECT Protocol Error"]);

@@ -46,7 +46,7 @@ fn message(world: &World, payload: &[u8]) -> Waiting {
 #[test]
 fn no_more_is_under_way_than_the_client_takes() {
     let mut world = with_window(2);
-    assert_eq!(world.session.window(&world.settings), 2);
+    assert_eq!(world.session.window(), 2);
     let first = begin(&mut world, Qos::AtLeastOnce).expect("a place");
     let second = begin(&mut world, Qos::ExactlyOnce).expect("a place");
     assert_eq!(begin(&mut world, Qos::AtLeastOnce), None);
@@ -73,7 +73,7 @@ fn the_window_is_what_both_ends_allow() {
     ] {
         let connect = connect_with(version, |connect| connect.properties.receive_maximum = asked);
         let world = World::connected(&connect, settings);
-        assert_eq!(world.session.window(&world.settings), window);
+        assert_eq!(world.session.window(), window);
     }
 }
 
