@@ -11,10 +11,12 @@
 
 mod broker;
 mod client;
+mod configuration;
 mod decay;
 mod disk;
 mod most;
 mod network;
+mod operator;
 mod oracle;
 mod pressure;
 mod random;
@@ -32,8 +34,8 @@ const USAGE: &str = "\
 pondhawk-sim [--only KIND] [--seed S] [--seconds N] [--runs N] [--go-on] [--trace] [--twice]
 
   --only KIND  run one kind only: `ordinary`; `disk`, where the log has a bound; `memory`, where there is little;
-               `held`, where threads do not run for a while; `wide`, where many get the same large messages. If nothing
-               is said, ordinary, and all kinds among the fresh seeds
+               `held`, where threads do not run for a while; `wide`, where many get the same large messages; `reload`,
+               where the configuration changes. If nothing is said, ordinary, and all kinds among the fresh seeds
   --seed S     run this seed only; with --runs, so many beginning with this one
   --seconds N  run the fixed seeds, then fresh ones for N seconds; 60 if nothing is said
   --runs N     run so many seeds, and those that have failed once

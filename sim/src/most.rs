@@ -41,6 +41,15 @@ impl Most {
         }
     }
 
+    /// The larger bounds of both: after a reload, what exceeds a lowered bound stays.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            mail: self.mail.max(other.mail),
+            commands: self.commands.max(other.commands),
+            output: self.output.max(other.output),
+        }
+    }
+
     /// # Errors
     /// More waits than may.
     pub(crate) fn check(&self, (mail, commands, output): (usize, usize, usize)) -> Result<(), String> {

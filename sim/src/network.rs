@@ -7,6 +7,11 @@ use std::rc::Rc;
 use protocol::Durability;
 use turn::Readiness;
 
+use crate::random::Random;
+
+/// Out of a thousand connections: a client comes to its own address, if the broker listens there.
+const OWN_ADDRESS_PER_MILLE: usize = 800;
+
 /// A connection, as long as the run lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LinkId(pub(crate) usize);
@@ -20,12 +25,24 @@ struct Links {
     links: Vec<Link>,
     /// Those that a shard has not accepted, by shard.
     knocking: Vec<VecDeque<LinkId>>,
+    /// Addresses that a broker listens on, in runs with reloads. Others connect to a shard.
+    doors: Vec<Door>,
     now_ms: u64,
+}
+
+/// An address that the broker may listen on.
+#[derive(Debug, Clone, Default)]
+struct Door {
+    is_open: bool,
+    /// Links that the broker has not accepted.
+    knocking: VecDeque<LinkId>,
 }
 
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) client: usize,
+    /// The shard that is to have it.
+    shard: usize,
     /// Of the listener that it has come to.
     pub(crate) durability: Durability,
     /// Written by the client, not read by the broker.
@@ -83,11 +100,11 @@ impl Network {
         self.0.borrow_mut().now_ms = now_ms;
     }
 
-    /// A client connects to a shard.
+    /// A client connects to a shard, or to an address where there are any.
     pub(crate) fn open(
         &self,
         client: usize,
-        shard: usize,
+        (shard, address): (usize, Option<usize>),
         durability: Durability,
         down_bytes_max: usize,
     ) -> LinkId {
@@ -95,6 +112,7 @@ impl Network {
         let id = LinkId(all.links.len());
         all.links.push(Link {
             client,
+            shard,
             durability,
             up: VecDeque::new(),
             down: VecDeque::new(),
@@ -110,7 +128,11 @@ impl Network {
             waits_for_room: false,
             is_of_ended_process: false,
         });
-        all.knocking[shard].push_back(id);
+        match address {
+            Some(address) if all.doors[address].is_open => all.doors[address].knocking.push_back(id),
+            Some(_) => all.links[id.0].refuse(),
+            None => all.knocking[shard].push_back(id),
+        }
         id
     }
 
@@ -154,6 +176,7 @@ impl Network {
     pub(crate) fn broker_is_gone(&self, mut down_left: impl FnMut(usize) -> usize) {
         let all = &mut *self.0.borrow_mut();
         all.knocking.iter_mut().for_each(VecDeque::clear);
+        all.doors.fill(Door::default());
         all.links.iter_mut().for_each(|link| link.is_of_ended_process = true);
         for link in all.links.iter_mut().filter(|link| link.broker_end == End::Open) {
             link.broker_end = End::Shut;
@@ -232,9 +255,10 @@ impl Network {
 
 /// The broker's poller. It announces each change once, as epoll does at an edge.
 impl Network {
-    /// Whether somebody waits for a shard to accept it.
+    /// Whether somebody waits for a shard to accept it. The first shard accepts at all addresses.
     pub(crate) fn has_knocked(&self, shard: usize) -> bool {
-        self.knocking(shard) > 0
+        let is_at_door = || self.0.borrow().doors.iter().any(|door| !door.knocking.is_empty());
+        self.knocking(shard) > 0 || shard == 0 && is_at_door()
     }
 
     /// How many do.
@@ -265,6 +289,56 @@ impl Network {
             link.waits_for_room &= !change.writable;
             change
         })
+    }
+}
+
+/// Addresses that the broker listens on.
+impl Network {
+    /// The clients of this run connect to addresses, so many of which there are.
+    pub(crate) fn build_doors(&self, count: usize) {
+        self.0.borrow_mut().doors = vec![Door::default(); count];
+    }
+
+    /// The address that a client connects to: mostly its own if the broker listens there. `None` where clients connect to
+    /// shards.
+    pub(crate) fn choose_address(&self, client: usize, random: &mut Random) -> Option<usize> {
+        let doors = &self.0.borrow().doors;
+        let own = client.checked_rem(doors.len())?;
+        let stays = doors[own].is_open && random.chance(OWN_ADDRESS_PER_MILLE);
+        Some(if stays { own } else { random.below(doors.len()) })
+    }
+
+    /// How many addresses there are.
+    pub(crate) fn addresses(&self) -> usize {
+        self.0.borrow().doors.len()
+    }
+
+    pub(crate) fn open_door(&self, address: usize) {
+        self.0.borrow_mut().doors[address].is_open = true;
+    }
+
+    /// The broker closes a socket that listens. Connections that it has not accepted are reset.
+    pub(crate) fn close_door(&self, address: usize) {
+        let all = &mut *self.0.borrow_mut();
+        let Door { knocking, .. } = std::mem::take(&mut all.doors[address]);
+        knocking.into_iter().for_each(|id| all.links[id.0].refuse());
+    }
+
+    /// How many connections wait at an address.
+    pub(crate) fn knocking_at(&self, address: usize) -> usize {
+        self.0.borrow().doors[address].knocking.len()
+    }
+
+    /// The next connection that is accepted there, and the shard that is to have it.
+    pub(crate) fn take_knocking_at(&self, address: usize) -> Option<(LinkId, usize)> {
+        let all = &mut *self.0.borrow_mut();
+        let id = all.doors[address].knocking.pop_front()?;
+        Some((id, all.links[id.0].shard))
+    }
+
+    /// Whether the process that runs has an end of the connection that it has not closed.
+    pub(crate) fn is_open_at_broker(&self, id: LinkId) -> bool {
+        self.with(id, |link, _| link.broker_end == End::Open && !link.is_of_ended_process)
     }
 }
 
@@ -325,6 +399,13 @@ impl Network {
 }
 
 impl Link {
+    /// Nobody listens at the other end.
+    fn refuse(&mut self) {
+        self.is_reset = true;
+        self.broker_end = End::Shut;
+        self.up.clear();
+    }
+
     fn may_be_read(&self, now_ms: u64) -> bool {
         self.is_reset
             || self.up_stalled_until_ms <= now_ms && (!self.up.is_empty() || self.client_end == End::Shut)
@@ -359,7 +440,7 @@ mod tests {
     #[test]
     fn bytes_arrive_in_pieces_and_then_the_end() {
         let network = Network::new(1);
-        let link = network.open(0, 0, Durability::Fsync, 3);
+        let link = network.open(0, (0, None), Durability::Fsync, 3);
         network.client_writes(link, b"hello");
         network.client_closes(link);
         assert_eq!(network.broker_reads(link, 4), Read::Bytes(b"hell".to_vec()));
@@ -370,7 +451,7 @@ mod tests {
     #[test]
     fn a_client_that_vanished_fills_the_socket_until_the_network_finds_out() {
         let network = Network::new(1);
-        let link = network.open(0, 0, Durability::Fsync, 3);
+        let link = network.open(0, (0, None), Durability::Fsync, 3);
         network.client_writes(link, b"hello");
         network.client_vanishes(link, 2);
         assert_eq!(network.broker_reads(link, 9), Read::Bytes(b"he".to_vec()));
@@ -384,7 +465,7 @@ mod tests {
     #[test]
     fn nothing_arrives_while_the_way_is_stalled() {
         let network = Network::new(1);
-        let link = network.open(0, 0, Durability::Fsync, 9);
+        let link = network.open(0, (0, None), Durability::Fsync, 9);
         network.stall(link, 10, 20);
         network.client_writes(link, b"a");
         network.broker_writes(link, b"b".iter().copied());
@@ -396,7 +477,7 @@ mod tests {
     #[test]
     fn each_change_is_announced_once() {
         let network = Network::new(1);
-        let link = network.open(0, 0, Durability::Fsync, 2);
+        let link = network.open(0, (0, None), Durability::Fsync, 2);
         let (nothing, readable) =
             (Readiness::default(), Readiness { readable: true, ..Readiness::default() });
         assert_eq!(network.take_change(link), nothing);

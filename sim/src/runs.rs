@@ -30,7 +30,7 @@ const FRESH_KINDS: [Kind; 10] = [
     Kind::Ordinary,
     Kind::Held,
     Kind::Disk,
-    Kind::Ordinary,
+    Kind::Reload,
     Kind::Wide,
     Kind::Ordinary,
     Kind::Held,
@@ -119,12 +119,22 @@ pub(crate) fn run(options: &Options) -> bool {
     let seconds = begun.elapsed().as_secs_f64();
     let Summary { runs, failed, all } = all;
     let Tally {
-        steps, published, delivered, crashes, recycled, failures, given_disk, tight, in_parts, ..
+        steps,
+        published,
+        delivered,
+        crashes,
+        recycled,
+        failures,
+        given_disk,
+        tight,
+        in_parts,
+        reloads,
+        ..
     } = all;
     println!(
         "{runs} runs, {steps} steps, {published} messages published, {delivered} delivered; {crashes} crashes, {failures} \
          failures of the journal, {recycled} segments used again, {given_disk} limits raised in the end; memory was \
-         short in {tight} steps, and an output above 256 KiB in {in_parts}; in {seconds:.1} s"
+         short in {tight} steps, and an output above 256 KiB in {in_parts}; {reloads} reloads; in {seconds:.1} s"
     );
     if failed > 0 {
         println!("{failed} runs have failed");
@@ -154,7 +164,7 @@ fn is_found(fault: Fault) -> bool {
 /// The kind of this name.
 fn kind(name: Option<&str>) -> Result<Kind, String> {
     let found = Kind::ALL.iter().find(|(known, _)| name == Some(known)).map(|(_, kind)| *kind);
-    found.ok_or_else(|| "--only needs a kind: ordinary, disk, memory, held or wide".to_owned())
+    found.ok_or_else(|| "--only needs a kind: ordinary, disk, memory, held, wide or reload".to_owned())
 }
 
 #[derive(Debug, Default)]
@@ -176,6 +186,7 @@ impl Summary {
         all.given_disk += tally.given_disk;
         all.tight += tally.tight;
         all.in_parts += tally.in_parts;
+        all.reloads += tally.reloads;
     }
 }
 
@@ -184,7 +195,7 @@ fn fixed_seeds(kind: Kind, first: u64) -> impl Iterator<Item = Run> {
     let once_failed: &[u64] = match kind {
         Kind::Ordinary => &ONCE_FAILED,
         Kind::Disk => &ONCE_FAILED_OF_DISK,
-        Kind::Memory | Kind::Held | Kind::Wide => &[],
+        Kind::Memory | Kind::Held | Kind::Wide | Kind::Reload => &[],
     };
     let later = once_failed.iter().copied().filter(move |seed| *seed >= first);
     (0..first).chain(later).map(move |seed| Run { kind, seed })

@@ -62,16 +62,19 @@ pub(crate) enum Kind {
     Held,
     /// Many clients that get the same messages, which are large: payloads are shared, and outputs are written in parts.
     Wide,
+    /// An operator changes the configuration of running brokers, and some of its files have mistakes.
+    Reload,
 }
 
 impl Kind {
     /// All of them, with their names.
-    pub(crate) const ALL: [(&str, Self); 5] = [
+    pub(crate) const ALL: [(&str, Self); 6] = [
         ("ordinary", Self::Ordinary),
         ("disk", Self::Disk),
         ("memory", Self::Memory),
         ("held", Self::Held),
         ("wide", Self::Wide),
+        ("reload", Self::Reload),
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -204,7 +207,7 @@ const FILTERS: [&str; 14] = [
 impl Scenario {
     pub(crate) fn draw(kind: Kind, random: &mut Random) -> Self {
         match kind {
-            Kind::Ordinary | Kind::Memory | Kind::Held => {
+            Kind::Ordinary | Kind::Memory | Kind::Held | Kind::Reload => {
                 let topics = topics(random);
                 Self::about(topics, random)
             }
@@ -331,6 +334,7 @@ impl Scenario {
                 self.holds_threads = true;
                 self.plain_per_mille = [0, 300, 700][usize::try_from(seed % 3).expect("small")];
             }
+            Kind::Reload => self.holds_threads = seed.is_multiple_of(3),
             Kind::Ordinary | Kind::Disk | Kind::Wide => {}
         }
         if seed % 4 != 3 {

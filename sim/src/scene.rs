@@ -39,7 +39,7 @@ impl Scene {
         let client = self.network.client_of(*link);
         match what {
             What::Connected => self.oracle.broker_connected(client, *link, self.now),
-            What::Refused(reason, why) => self.oracle.broker_refused(client, *reason, why),
+            What::Refused(reason, why) => self.oracle.broker_refused(client, *link, *reason, why),
             What::Disconnected(reason, why) => {
                 if *reason == ReasonCode::KeepAliveTimeout && self.network.broker_may_read(*link) {
                     self.oracle

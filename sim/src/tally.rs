@@ -20,6 +20,8 @@ pub(crate) struct Tally {
     pub(crate) tight: u64,
     /// Steps with an output so long that it is written in parts.
     pub(crate) in_parts: u64,
+    /// Valid configurations that have replaced others.
+    pub(crate) reloads: usize,
     pub(crate) digest: u64,
 }
 

@@ -1,5 +1,7 @@
 //! One run: everybody who takes part, and who has the next turn.
 
+mod reload;
+
 use std::sync::Arc;
 
 use base::{Now, Purpose};
@@ -14,6 +16,7 @@ use crate::client::{Client, Mood};
 use crate::disk::{Crash, Disk};
 use crate::most::Most;
 use crate::network::Network;
+use crate::operator::Operator;
 use crate::oracle::{Oracle, SessionNo, SpaceJudge, Standing, check_account};
 use crate::random::Random;
 use crate::scenario::{Kind, Profile, SHARDS_MAX, Scenario};
@@ -77,6 +80,8 @@ pub(crate) struct World {
     held: Option<(Thread, u64)>,
     /// An operator has raised the limit of the log to this, in bytes.
     disk_bytes_least: u64,
+    /// In runs with reloads.
+    operator: Option<Operator>,
     tally: Tally,
 }
 
@@ -94,8 +99,11 @@ impl World {
         let oracle = Oracle::new(&scenario);
         let mut scene = Scene { now, network, oracle, trace: Trace::new(mode) };
         scene.pass(0);
+        let operator = (kind == Kind::Reload).then(|| Operator::draw(seed, &mut scenario, &mut scene));
         let profiles = scenario.clients.iter().cloned().enumerate();
-        let clients = profiles.map(|(number, profile)| Client::new(number, profile)).collect();
+        let mut clients: Vec<Client> =
+            profiles.map(|(number, profile)| Client::new(number, profile)).collect();
+        operator.iter().for_each(|operator| operator.instruct(&mut clients));
         let most = Most::of(&scenario);
         let mut world = Self {
             scenario,
@@ -111,6 +119,7 @@ impl World {
             slow_until_ms: 0,
             held: None,
             disk_bytes_least: 0,
+            operator,
             tally: Tally::default(),
         };
         note!(world.scene.trace, ("world"), "{:?}", world.scenario);
@@ -147,6 +156,7 @@ impl World {
         self.farewell()?;
         let (published, delivered) = self.scene.oracle.tally();
         self.tally.steps = self.scene.trace.step;
+        self.tally.reloads = self.operator.as_ref().map_or(0, |operator| operator.reloads);
         (self.tally.published, self.tally.delivered) = (published, delivered);
         self.tally.digest = self.scene.trace.digest();
         Ok(self.tally)
@@ -167,6 +177,7 @@ impl World {
     fn step(&mut self) -> Result<(), String> {
         let weather = self.scenario.weather;
         self.end_or_begin()?;
+        self.reload();
         match self.random.weighted(&weather.weights) {
             0 => {
                 let shard = self.random.below(self.scenario.shards);
@@ -361,12 +372,16 @@ impl World {
         }
         let journal = &mut self.scenario.journal;
         journal.disk_bytes_max = journal.disk_bytes_max.max(self.disk_bytes_least);
+        self.configure();
         if let Some(space) = &mut self.space {
             space.begin(&self.scenario.journal, self.disk.used_bytes());
         }
         match Process::start(&self.scenario, &mut self.disk, &mut self.scene, &mut self.random) {
-            Ok(process) => {
+            Ok(mut process) => {
                 self.scene.oracle.started(Arc::clone(&process.gauges), self.scene.now);
+                if let Some(operator) = &mut self.operator {
+                    operator.started(&mut process, &mut self.scene);
+                }
                 self.process = Some(process);
             }
             Err(error) if self.disk.explains(&error) => {
@@ -413,6 +428,7 @@ impl World {
         self.tally.tight += u64::from(process.budget().is_tight());
         self.check_journal(&process.trouble())?;
         check_account(&process.counters, &process.gauges)?;
+        self.scene.oracle.check_limits_in_force();
         let fullest = process.fullest();
         self.tally.in_parts += u64::from(fullest.2 > IN_PARTS_BYTES);
         self.most.check(fullest)
@@ -467,6 +483,7 @@ impl World {
             // It may have been too full even for what frees space.
             self.restart_if_failed();
             let healing_ms = self.scene.now.monotonic_ms - begun_ms;
+            self.settle_dismissals(healing_ms)?;
             if healing_ms >= RECOVERY_MS {
                 match self.unfinished() {
                     None => return Ok(()),
@@ -524,6 +541,7 @@ impl World {
         for client in 0..self.clients.len() {
             is_busy |= self.act(client, Mood::Tame);
         }
+        is_busy |= self.end_reloads();
         is_busy | self.run_broker()
     }
 
@@ -552,8 +570,9 @@ impl World {
         let now_ms = self.scene.now.monotonic_ms;
         let process = self.process.iter_mut().filter_map(|process| process.poll_timeout(now_ms));
         let clients = self.clients.iter().filter_map(Client::poll_timeout);
+        let reload = self.operator.iter().filter_map(Operator::poll_timeout);
         let stalls = self.scene.network.poll_timeout(now_ms);
-        let next = process.chain(clients).chain(stalls).filter(|at_ms| *at_ms > now_ms).min();
+        let next = process.chain(clients).chain(stalls).chain(reload).filter(|at_ms| *at_ms > now_ms).min();
         self.scene.pass(next.map_or(1_000, |at_ms| (at_ms - now_ms).clamp(1, 1_000)));
     }
 

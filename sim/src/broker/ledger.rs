@@ -26,6 +26,8 @@ pub(crate) struct LedgerThread {
     told: Progress,
     /// The journal may have something for it.
     pub(crate) is_woken: bool,
+    /// The number of the last reload whose limits are in force.
+    pub(super) reloaded: u64,
 }
 
 impl LedgerThread {
@@ -50,6 +52,7 @@ impl LedgerThread {
             outbox: Outbox::default(),
             told: Progress::default(),
             is_woken: false,
+            reloaded: 0,
         }
     }
 
@@ -98,6 +101,11 @@ impl LedgerThread {
             }
         }
         self.body.receive(&mut letters, &mut self.outbox);
+        if let Some(reload) = self.outbox.reloaded.take() {
+            note!(scene.trace, ("ledger"), "has the limits of configuration {reload}");
+            self.reloaded = reload;
+            scene.oracle.ledger_reloaded(reload);
+        }
         self.told = self.journal().progress();
         self.body.turn(scene.now, &mut self.outbox);
         let keeper = self.body.keeper_mut();

@@ -1,6 +1,7 @@
 //! The broker as one process: shards, the ledger, and the ways between them.
 
 mod access;
+mod doors;
 mod journal;
 mod ledger;
 mod outside;
@@ -15,19 +16,22 @@ use ::ledger::{Charged, Keeper, Ledger, Progress, Record};
 use base::{Budget, Now, ShardId};
 use index::Subscriptions;
 use protocol::Gauges;
-use turn::{Board, Letter};
+use turn::{Board, Letter, Note, ToLedger};
 
 pub(crate) use access::{PASSWORD, USER};
+pub(crate) use doors::Order;
 pub(crate) use outside::{Noted, What};
 
 use crate::disk::Disk;
+use crate::operator::PLACES;
 use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::scene::Scene;
 use crate::trace::note;
+use doors::Doors;
 use journal::JournalThreads;
 use ledger::LedgerThread;
-use outside::Addressed;
+use outside::{Addressed, Socket};
 use shard::ShardThread;
 
 /// What a process has in its log, and what it could not put there.
@@ -86,7 +90,9 @@ impl Process {
         let (keeper, committer, preparer, _) = opened?;
         disk.witness.begin(records);
         let gauges = ledger.gauges();
-        let board = Arc::new(Board::new(count, Arc::clone(&budget)));
+        let addresses = scene.network.addresses();
+        let places = if addresses > 0 { usize::from(PLACES) } else { 0 };
+        let board = Arc::new(Board::new(count, Arc::clone(&budget)).with_listeners(places));
         let settings = Arc::new(scenario.session.clone());
         let counters: Vec<Arc<Counters>> = (0..count).map(|_| Arc::default()).collect();
         let shards = (0..count).map(|number| {
@@ -99,7 +105,8 @@ impl Process {
             let chance = Random::new(random.next());
             ShardThread::new(brain, Arc::clone(&board), (counters, scenario.bounds), chance, scene.now)
         });
-        let shards = shards.collect();
+        let mut shards: Vec<ShardThread> = shards.collect();
+        shards[0].doors = (addresses > 0).then(|| Doors::new(addresses, Arc::clone(&board)));
         Ok(Self {
             shards,
             ledger: LedgerThread::new(
@@ -179,6 +186,50 @@ impl Process {
             taken: self.ledger.taken(),
             refused: load(&self.gauges.commits_refused) + load(&self.gauges.unrecorded),
         }
+    }
+
+    /// Has the first shard do something with its listeners.
+    pub(crate) fn order(&mut self, order: Order) {
+        self.shards[0].doors.iter_mut().for_each(|doors| doors.orders.push_back(order));
+    }
+
+    /// Whether the first shard has not done what it was told to.
+    pub(crate) fn has_orders(&self) -> bool {
+        self.shards[0].doors.as_ref().is_some_and(|doors| !doors.orders.is_empty())
+    }
+
+    /// Listens before the first turn.
+    pub(crate) fn listen(&mut self, scene: &mut Scene) {
+        self.shards[0].doors.iter_mut().for_each(|doors| doors.obey(scene));
+    }
+
+    /// Posts a letter of the thread that reloads.
+    pub(crate) fn post(&mut self, shard: usize, note: Note<Socket>) {
+        self.shards[shard].outside().inbox.push_back(note.into());
+    }
+
+    /// The same to the ledger.
+    pub(crate) fn post_to_ledger(&mut self, letter: ToLedger) {
+        self.ledger.inbox.push_back(letter);
+    }
+
+    /// Whether the limits of a reload are in force everywhere.
+    pub(crate) fn has_reloaded(&self, reload: u64) -> bool {
+        self.ledger.reloaded >= reload && self.shards.iter().all(|shard| shard.reloaded >= reload)
+    }
+
+    /// Connections that were accepted under a number and are not gone.
+    pub(crate) fn connections_of(&self, number: u16) -> usize {
+        self.board.connections_of(number)
+    }
+
+    /// Connections that were ended because of a reload.
+    pub(crate) fn ended_by_reload(&self) -> u64 {
+        self.counters.iter().map(|counters| counters.ended_reload.value()).sum()
+    }
+
+    pub(crate) fn shards(&self) -> usize {
+        self.shards.len()
     }
 
     fn has_space(&self) -> bool {

@@ -94,6 +94,8 @@ pub(crate) struct Outside {
     /// Posted one after the other, when the thread has its turn.
     pub(crate) outbox: VecDeque<Addressed>,
     pub(crate) notices: Vec<Noted>,
+    /// The reload whose limits are in force since this turn.
+    pub(crate) reloaded: Option<u64>,
     shard: ShardId,
     random: Random,
 }
@@ -121,6 +123,7 @@ impl Outside {
             inbox: VecDeque::new(),
             outbox: VecDeque::new(),
             notices: Vec::new(),
+            reloaded: None,
             shard,
             random,
         }
@@ -188,25 +191,37 @@ impl Host for Outside {
     fn not_watched(&mut self, peer: &Peer, error: &io::Error) {
         panic!("{peer} can be watched: {error}");
     }
+
+    fn reloaded(&mut self, reload: u64) {
+        self.reloaded = Some(reload);
+    }
 }
 
 /// The outside of the ledger: letters that it has posted and not delivered.
 #[derive(Default)]
-pub(crate) struct Outbox(VecDeque<Addressed>);
+pub(crate) struct Outbox {
+    letters: VecDeque<Addressed>,
+    /// The reload whose limits are in force since this turn.
+    pub(crate) reloaded: Option<u64>,
+}
 
 impl Outbox {
     /// The next letter that is posted.
     pub(crate) fn pop(&mut self) -> Option<Addressed> {
-        self.0.pop_front()
+        self.letters.pop_front()
     }
 }
 
 impl LedgerHost for Outbox {
     fn post_answers(&mut self, to: ShardId, answers: Answers) {
-        self.0.push_back(Addressed::Shard(to, Letter::Answers(answers)));
+        self.letters.push_back(Addressed::Shard(to, Letter::Answers(answers)));
     }
 
     fn post_commands_read(&mut self, to: ShardId) {
-        self.0.push_back(Addressed::Shard(to, Note::CommandsRead.into()));
+        self.letters.push_back(Addressed::Shard(to, Note::CommandsRead.into()));
+    }
+
+    fn reloaded(&mut self, reload: u64) {
+        self.reloaded = Some(reload);
     }
 }

@@ -4,18 +4,24 @@ use std::sync::Arc;
 
 use base::{ConnectionId, Now, ShardId};
 use broker::{Counters, Shard};
-use turn::{Accepted, Board, Bounds, Io, Peer, Readiness, ShardLoop, Sleep};
+use turn::{Accepted, Board, Bounds, Host, Io, Note, Peer, Readiness, ShardLoop, Sleep};
 
+use super::doors::Doors;
 use super::outside::{Addressed, Outside, Socket};
 use crate::network::LinkId;
 use crate::random::Random;
 use crate::scene::Scene;
+use crate::trace::note;
 
 /// An event loop, and who wakes it.
 pub(crate) struct ShardThread {
     number: usize,
     body: ShardLoop<Outside>,
     board: Arc<Board>,
+    /// On the first shard of a broker that reloads.
+    pub(super) doors: Option<Doors>,
+    /// The number of the last reload whose limits are in force.
+    pub(super) reloaded: u64,
 }
 
 impl ShardThread {
@@ -28,7 +34,7 @@ impl ShardThread {
     ) -> Self {
         let shard = brain.id();
         let io = Io::new(shard, Arc::clone(&board), Outside::new(shard, random), counters, bounds);
-        Self { number: shard.number(), body: ShardLoop::new(brain, io, now), board }
+        Self { number: shard.number(), body: ShardLoop::new(brain, io, now), board, doors: None, reloaded: 0 }
     }
 
     /// The outside of the event loop.
@@ -47,7 +53,7 @@ impl ShardThread {
         reasons.map(|(reason, _)| format!("shard {} has {reason}", self.number)).collect()
     }
 
-    fn reasons(&self, scene: &Scene) -> [(&'static str, bool); 4] {
+    fn reasons(&self, scene: &Scene) -> [(&'static str, bool); 5] {
         let outside = self.body.host_ref();
         let is_due = match self.body.sleep() {
             Sleep::No => true,
@@ -56,6 +62,7 @@ impl ShardThread {
         };
         [
             ("letters", !outside.inbox.is_empty()),
+            ("orders", self.doors.as_ref().is_some_and(|doors| !doors.orders.is_empty())),
             ("new connections", scene.network.has_knocked(self.number)),
             ("work or a timer", is_due),
             (
@@ -86,11 +93,19 @@ impl ShardThread {
     /// One turn. How much the poller tells of what has happened is left to chance, and in which order.
     pub(crate) fn turn(&mut self, scene: &mut Scene, random: &mut Random) {
         self.body.begin(scene.now);
+        if let Some(doors) = &mut self.doors {
+            doors.obey(scene);
+        }
         for (id, readiness) in self.poll(scene, random) {
             self.body.woken(id, readiness);
         }
         self.accept(scene, random);
         self.body.turn();
+        if let Some(reload) = self.outside().reloaded.take() {
+            note!(scene.trace, ("shard {}", self.number), "has the limits of configuration {reload}");
+            self.reloaded = reload;
+            scene.oracle.shard_reloaded(self.number, reload);
+        }
         for noted in std::mem::take(&mut self.outside().notices) {
             scene.noticed(self.number, &noted);
         }
@@ -112,6 +127,15 @@ impl ShardThread {
 
     fn accept(&mut self, scene: &mut Scene, random: &mut Random) {
         let shard = ShardId::new(self.number);
+        if let Some(doors) = &mut self.doors {
+            for (to, accepted) in doors.accept(scene, random) {
+                match to == shard {
+                    true => self.body.admit(accepted),
+                    false => self.body.host().post(to, Note::Accepted(accepted).into()),
+                }
+            }
+            return;
+        }
         for _ in 0..random.some_of(scene.network.knocking(self.number)) {
             let Some((link, durability)) = scene.network.take_knocking(self.number) else { break };
             let stream = Socket::new(link, &scene.network, Random::new(random.next()));

@@ -184,6 +184,7 @@ impl Client {
 
     fn publish_to(&mut self, draft: Draft, scenario: &Scenario, scene: &mut Scene) {
         let Draft { topic, qos, retain, bytes, expires_secs } = draft;
+        let bytes = bytes.min(self.payload_bytes_max);
         let about = &scenario.topics[topic];
         let publishing = Publishing {
             publisher: self.number,

@@ -8,13 +8,14 @@ use std::num::{NonZeroU16, NonZeroU32};
 
 use session::client::{Acknowledge, Event, Receipt, Settings};
 use wire::{
-    Binary, Connect, Decoded, Limits, Packet, PacketId, PacketType, Qos, ReasonCode, Role, SubAckReason,
-    TopicName, UnsubAckReason, Utf8, Version, Will, decode,
+    Binary, ConnAckProperties, Connect, Decoded, Limits, Packet, PacketId, PacketType, Qos, ReasonCode, Role,
+    SubAckReason, TopicName, UnsubAckReason, Utf8, Version, Will, decode,
 };
 
 use crate::broker::{PASSWORD, USER};
+use crate::configuration::PACKET_HEAD_BYTES;
 use crate::network::{LinkId, Read};
-use crate::oracle::{Delivery, MessageNo, Publishing, SessionNo, SpanNo, Standing};
+use crate::oracle::{Delivery, MessageNo, Publishing, SessionNo, SpanNo, Standing, Told};
 use crate::random::Random;
 use crate::scenario::{Profile, Scenario};
 use crate::scene::Scene;
@@ -25,6 +26,11 @@ pub(crate) use acts::Mood;
 
 /// So long a client waits that was turned away.
 const REST_MS: u64 = 100;
+
+/// Whether a client has a user, whose password it knows.
+pub(crate) fn has_user(client: usize) -> bool {
+    client % 2 == 1
+}
 
 /// A client with its session and, most of the time, a connection.
 pub(crate) struct Client {
@@ -52,6 +58,8 @@ pub(crate) struct Client {
     shard: Option<usize>,
     /// Not before that it tries to connect again.
     rests_until_ms: u64,
+    /// The longest payload that the broker takes, as far as the client knows or was told by its operator.
+    pub(crate) payload_bytes_max: usize,
 }
 
 /// What a SUBSCRIBE or UNSUBSCRIBE was about.
@@ -89,7 +97,12 @@ impl Client {
             identifiers: 0,
             shard: None,
             rests_until_ms: 0,
+            payload_bytes_max: usize::MAX,
         }
+    }
+
+    pub(crate) fn version(&self) -> Version {
+        self.profile.version
     }
 
     pub(crate) fn standing(&self) -> Standing {
@@ -156,7 +169,9 @@ impl Client {
         }
         let shard = self.shard.filter(|before| *before < scenario.shards).unwrap_or(shard);
         self.shard = Some(shard).filter(|_| may_last);
-        let link = scene.network.open(self.number, shard, self.profile.durability, scenario.socket_bytes);
+        let address = scene.network.choose_address(self.number, random);
+        let (at, durability) = ((shard, address), self.profile.durability);
+        let link = scene.network.open(self.number, at, durability, scenario.socket_bytes);
         self.link = Some(link);
         self.lasts = lasts;
         self.is_unsure |= may_last && self.session.is_none();
@@ -210,7 +225,7 @@ impl Client {
 
     /// Half of the clients have a user.
     fn log_in(&self, connect: &mut Connect<'_>) {
-        if self.number % 2 == 1 {
+        if has_user(self.number) {
             let (user, password) = (Utf8::new(USER), Binary::new(PASSWORD));
             let (user, password) = (user.expect("a name"), password.expect("it is short"));
             connect.set_credentials(Some(user), Some(password)).expect("a password has a name");
@@ -299,10 +314,12 @@ impl Client {
 
     fn take(&mut self, event: Event<'_, MessageNo>, scene: &mut Scene) {
         match event {
-            Event::Connected { session_present, .. } => self.connected(session_present, scene),
+            Event::Connected { session_present, properties } => {
+                self.connected(session_present, &properties, scene);
+            }
             Event::Refused { .. } | Event::Disconnected(_) => {
                 if let Event::Disconnected(goodbye) = event {
-                    scene.oracle.told_goodbye(self.number, goodbye.reason.into());
+                    scene.oracle.told_goodbye(self.number, self.link, goodbye.reason.into());
                 }
                 self.rests_until_ms = scene.now.monotonic_ms + REST_MS;
                 self.lost(scene);
@@ -358,7 +375,7 @@ impl Client {
         scene.oracle.delivered(session, delivery, sender_has_ended);
     }
 
-    fn connected(&mut self, session_present: bool, scene: &mut Scene) {
+    fn connected(&mut self, session_present: bool, properties: &ConnAckProperties<'_>, scene: &mut Scene) {
         self.is_unsure = false;
         self.shard = None;
         if !session_present {
@@ -373,7 +390,28 @@ impl Client {
             self.session = Some(scene.oracle.session_began(self.number, self.lasts, packet_bytes_max));
         }
         while self.protocol.next_failed().is_some() {}
-        scene.oracle.heard_of_session(self.number);
+        let expiry_secs = self.told_limits(properties, scene);
+        scene.oracle.heard_of_session(self.number, expiry_secs);
+    }
+
+    /// The client keeps to the limits of CONNACK. Returns the lifetime of its session, if it is told that.
+    fn told_limits(&mut self, properties: &ConnAckProperties<'_>, scene: &mut Scene) -> Option<u32> {
+        let link = self.link?;
+        if !self.profile.version.is_5() {
+            scene.oracle.window_3(link).into_iter().for_each(|window| self.watch.set_window(window));
+            return None;
+        }
+        let asked_secs = if self.lasts { self.profile.expiry_secs } else { 0 };
+        let packet_bytes_max = properties.maximum_packet_bytes.map_or(u32::MAX, NonZeroU32::get);
+        let told = Told {
+            receive_max: properties.receive_maximum.map_or(u16::MAX, NonZeroU16::get),
+            packet_bytes_max,
+            topic_alias_max: properties.topic_alias_maximum.unwrap_or(0),
+            expiry_secs: properties.session_expiry_interval_secs.unwrap_or(asked_secs),
+        };
+        self.payload_bytes_max = (packet_bytes_max as usize).saturating_sub(PACKET_HEAD_BYTES);
+        scene.oracle.told_limits(self.number, link, asked_secs, told);
+        Some(told.expiry_secs)
     }
 
     fn subscribed(&mut self, packet_id: PacketId, reasons: &[SubAckReason], scene: &mut Scene) {

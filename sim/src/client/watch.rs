@@ -31,6 +31,11 @@ impl Watch {
         *self = Self { received, sent, window, ..Self::default() };
     }
 
+    /// CONNACK says how many may be under way.
+    pub(crate) fn set_window(&mut self, window: usize) {
+        self.window = window;
+    }
+
     /// The session is over.
     pub(crate) fn forget_session(&mut self) {
         self.received.clear();

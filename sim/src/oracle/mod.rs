@@ -3,6 +3,7 @@
 mod account;
 mod deliveries;
 mod presence;
+mod reloads;
 mod sessions;
 mod settlement;
 mod space;
@@ -17,12 +18,14 @@ use wire::{Qos, ReasonCode};
 
 pub(crate) use account::check as check_account;
 pub(crate) use deliveries::Delivery;
+pub(crate) use reloads::{Arrival, Terms, Told};
 pub(crate) use sessions::{SessionNo, SpanNo, Wish};
 pub(crate) use settlement::Standing;
 pub(crate) use space::SpaceJudge;
 
 use crate::network::LinkId;
 use presence::Presence;
+use reloads::Reloads;
 use sessions::Session;
 
 /// Orders everything that the judge hears.
@@ -84,6 +87,7 @@ pub(crate) struct Oracle {
     messages: Vec<Message>,
     sessions: Vec<Session>,
     presence: Presence,
+    reloads: Reloads,
     topics: Vec<String>,
     /// By filter, then topic.
     matches: Vec<Vec<bool>>,
@@ -118,6 +122,7 @@ impl Oracle {
             messages: Vec::new(),
             sessions: Vec::new(),
             presence: Presence::new(scenario),
+            reloads: Reloads::default(),
             topics: scenario.topics.iter().map(|topic| topic.name.clone()).collect(),
             matches: scenario.filters.iter().map(|filter| filter.matches.clone()).collect(),
             filters: scenario.filters.iter().map(|filter| filter.text.clone()).collect(),

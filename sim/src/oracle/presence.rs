@@ -9,7 +9,7 @@ use base::Now;
 use protocol::Gauges;
 use wire::{Qos, ReasonCode};
 
-use super::{MessageNo, Oracle};
+use super::{MessageNo, Oracle, Tick};
 use crate::network::LinkId;
 use crate::scenario::{SHARDS_MAX, Scenario};
 
@@ -18,8 +18,8 @@ use crate::scenario::{SHARDS_MAX, Scenario};
 pub(super) struct Presence {
     clients: Vec<Client>,
     wills: BTreeMap<LinkId, MessageNo>,
-    /// A full queue ends sessions.
-    ends_sessions: bool,
+    /// A full queue has ended sessions until then; `Tick::MAX` if it does now. Nothing if it never has.
+    ends_sessions_until: Option<Tick>,
 }
 
 #[derive(Debug)]
@@ -30,22 +30,44 @@ struct Client {
     left: Option<Now>,
     /// The longest that it was not, since it last heard of its session.
     longest_away_ms: u64,
+    /// The lifetime of its session, in seconds, and the shortest one since it last heard of its session.
+    lifetime_secs: u32,
+    shortest_secs: u32,
+    /// Since then it was away for longer than that.
+    may_have_expired: bool,
 }
 
 impl Presence {
     pub(super) fn new(scenario: &Scenario) -> Self {
-        let client = |expiry_secs| Client { expiry_secs, live: None, left: None, longest_away_ms: 0 };
+        let client = |expiry_secs| Client {
+            expiry_secs,
+            live: None,
+            left: None,
+            longest_away_ms: 0,
+            lifetime_secs: expiry_secs,
+            shortest_secs: expiry_secs,
+            may_have_expired: false,
+        };
         let audits = SHARDS_MAX * 2;
         let profiles = scenario.clients.iter().map(|profile| client(profile.expiry_secs));
         Self {
             clients: profiles.chain((0..audits).map(|_| client(0))).collect(),
             wills: BTreeMap::new(),
-            ends_sessions: scenario.ends_sessions(),
+            ends_sessions_until: scenario.ends_sessions().then_some(Tick::MAX),
         }
     }
 
     pub(super) fn set_will(&mut self, link: LinkId, will: MessageNo) {
         self.wills.insert(link, will);
+    }
+
+    /// A full queue ends sessions from now on, or does so no more.
+    pub(super) fn ends_sessions(&mut self, does: bool, now: Tick) {
+        match self.ends_sessions_until {
+            _ if does => self.ends_sessions_until = Some(Tick::MAX),
+            Some(Tick::MAX) => self.ends_sessions_until = Some(now),
+            _ => {}
+        }
     }
 }
 
@@ -53,18 +75,31 @@ impl Oracle {
     pub(crate) fn broker_connected(&mut self, client: usize, link: LinkId, now: Now) {
         self.next_tick();
         let counts_wall_clock = self.crashes > 0;
+        let asked_secs = self.presence.clients[client].expiry_secs;
+        let lifetime_secs = self.let_in(client, link, asked_secs);
         let presence = &mut self.presence.clients[client];
         if let Some(left) = presence.left.take() {
             let wall_clock_ms = if counts_wall_clock { now.unix_ms.abs_diff(left.unix_ms) } else { 0 };
             let away_ms = wall_clock_ms.max(now.monotonic_ms - left.monotonic_ms);
             presence.longest_away_ms = presence.longest_away_ms.max(away_ms);
+            let is_over = away_ms >= u64::from(presence.lifetime_secs) * 1_000;
+            presence.may_have_expired |= is_over && presence.lifetime_secs < u32::MAX;
         }
+        presence.shortest_secs = presence.shortest_secs.min(presence.lifetime_secs);
+        presence.lifetime_secs = lifetime_secs;
         if let Some(other) = presence.live.replace(link) {
             self.fail(format!("c{client} is connected on {link:?} while it is on {other:?} [MQTT-3.1.4-3]"));
         }
     }
 
-    pub(crate) fn broker_refused(&mut self, client: usize, reason: ReasonCode, why: &str) {
+    pub(crate) fn broker_refused(&mut self, client: usize, link: LinkId, reason: ReasonCode, why: &str) {
+        self.is_over(link);
+        if reason == ReasonCode::AdministrativeAction {
+            return self.ended_by_operator(client, link, false);
+        }
+        if reason == ReasonCode::NotAuthorized && self.may_be_stranger(link) {
+            return;
+        }
         // No space, a failed disk, the end of the stream.
         let is_fair = matches!(
             reason,
@@ -90,6 +125,7 @@ impl Oracle {
         now: Now,
     ) {
         let tick = self.next_tick();
+        self.is_over(link);
         let presence = &mut self.presence.clients[client];
         let was_let_in = presence.live == Some(link);
         if was_let_in {
@@ -108,6 +144,9 @@ impl Oracle {
         if !self.may_be_said(reason) {
             self.fail(format!("c{client} is sent away: {reason:?}, {why}"));
         }
+        if reason == ReasonCode::AdministrativeAction {
+            self.ended_by_operator(client, link, was_let_in);
+        }
         if is_protocol_error {
             self.fail(format!("the broker says that c{client} has broken a rule: {reason:?}, {why}"));
         }
@@ -119,8 +158,9 @@ impl Oracle {
     /// A connection has ended: its will is published, or never.
     fn will_of(&mut self, link: LinkId, reason: ReasonCode, tick: u64) {
         let Some(no) = self.presence.wills.remove(&link) else { return };
-        let ends_sessions = self.presence.ends_sessions;
+        let ended_until = self.presence.ends_sessions_until;
         let message = self.message_mut(no);
+        let ends_sessions = ended_until.is_some_and(|until| until >= message.published);
         let Some(will) = &mut message.will else { return };
         if reason == ReasonCode::Success {
             // A full queue may have ended the session, and published its will, before the client said goodbye.
@@ -137,7 +177,10 @@ impl Oracle {
     }
 
     /// A client is told that its connection is over.
-    pub(crate) fn told_goodbye(&mut self, client: usize, reason: ReasonCode) {
+    pub(crate) fn told_goodbye(&mut self, client: usize, link: Option<LinkId>, reason: ReasonCode) {
+        if reason == ReasonCode::AdministrativeAction && !self.may_read_of_operator(link) {
+            self.fail(format!("c{client} is told that an operator has ended {link:?}, which nobody has"));
+        }
         // That it ends because of an error of nobody knows whom, only who waits for the journal is told.
         let is_unspecified = reason == ReasonCode::UnspecifiedError && !self.has_journal_failed;
         if is_unspecified || !self.may_be_said(reason) {
@@ -190,6 +233,7 @@ impl Oracle {
     /// The process is there: who was connected has left, as far as it knows.
     pub(crate) fn started(&mut self, gauges: Arc<Gauges>, now: Now) {
         self.gauges = Some(gauges);
+        self.begin_with_last(SHARDS_MAX);
         for client in self.presence.clients.iter_mut().filter(|_| self.crashes > 0) {
             client.left.get_or_insert(now);
         }
@@ -198,14 +242,14 @@ impl Oracle {
 
     /// A client has come back, and was told that its session is no more.
     pub(crate) fn session_lost(&mut self, client: usize) {
-        let Client { expiry_secs, longest_away_ms, .. } = self.presence.clients[client];
-        let expiry_ms = u64::from(expiry_secs) * 1_000;
-        let may_expire = expiry_secs < u32::MAX;
-        if may_expire && (longest_away_ms >= expiry_ms || self.has_jumped && self.crashes > 0) {
+        let Client { longest_away_ms, shortest_secs, may_have_expired, .. } = self.presence.clients[client];
+        let expiry_ms = u64::from(shortest_secs) * 1_000;
+        let may_expire = shortest_secs < u32::MAX;
+        if may_have_expired || may_expire && self.has_jumped && self.crashes > 0 {
             return;
         }
         let ended = self.ended_before + self.gauge(|gauges| &gauges.ended_by_full_queue);
-        if self.presence.ends_sessions && self.ended_met < ended {
+        if self.presence.ends_sessions_until.is_some() && self.ended_met < ended {
             self.ended_met += 1;
             return;
         }
@@ -216,17 +260,26 @@ impl Oracle {
 
     /// Whether a client's session may end without its doing.
     pub(crate) fn may_lose_sessions(&self, client: usize) -> bool {
-        self.presence.ends_sessions || self.presence.clients[client].expiry_secs < u32::MAX
+        self.presence.ends_sessions_until.is_some()
+            || self.presence.clients[client].expiry_secs < u32::MAX
+            || self.may_end_sooner()
     }
 
     /// A client has got a CONNACK.
-    pub(crate) fn heard_of_session(&mut self, client: usize) {
+    ///
+    /// `expiry_secs`: the lifetime of the session, if it is told that.
+    pub(crate) fn heard_of_session(&mut self, client: usize, expiry_secs: Option<u32>) {
         let presence = &mut self.presence.clients[client];
         presence.longest_away_ms = 0;
+        presence.may_have_expired = false;
+        if let Some(expiry_secs) = expiry_secs {
+            presence.lifetime_secs = expiry_secs;
+        }
+        presence.shortest_secs = presence.lifetime_secs;
     }
 
     /// A number of the ledger of this process.
-    fn gauge(&self, of: impl Fn(&Gauges) -> &AtomicUsize) -> usize {
+    pub(super) fn gauge(&self, of: impl Fn(&Gauges) -> &AtomicUsize) -> usize {
         self.gauges.as_deref().map_or(0, |gauges| of(gauges).load(Ordering::Relaxed))
     }
 
