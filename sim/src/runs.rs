@@ -145,7 +145,8 @@ pub(crate) fn run(options: &Options) -> bool {
 /// Plants a fault and runs seeds until one of them fails. Whether one has.
 fn is_found(fault: Fault) -> bool {
     plant(Some(fault));
-    let fails = |seed: &u64| attempt(Run { kind: Kind::Ordinary, seed: *seed }, Mode::Off).err();
+    let kind = if fault.is_of_reload() { Kind::Reload } else { Kind::Ordinary };
+    let fails = |seed: &u64| attempt(Run { kind, seed: *seed }, Mode::Off).err();
     let found = (0..RUNS_PER_FAULT).find_map(|seed| fails(&seed).map(|(finding, _)| (seed, finding)));
     plant(None);
     match found {

@@ -15,17 +15,49 @@ pub enum Fault {
     BudgetKept,
     /// The rest of an output over its mark is dropped when its stream takes only a part.
     OutputFreedEarly,
+    /// A shard does not look for the connections of a listener that a reload has removed or changed.
+    ForgottenDismissal,
+    /// A shard looks for them before it has read the letters in front of that.
+    DismissalInFront,
+    /// A shard ends connections of other listeners too.
+    DismissedOthers,
+    /// A shard has the limits of a reload, and goes on with the earlier ones.
+    ForgottenLimits,
+    /// The same in the ledger.
+    ForgottenSettings,
 }
 
 impl Fault {
     /// All faults that can be planted.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 10] = [
         Self::ForgottenResume,
         Self::MailBehindCommands,
         Self::LostWakeUp,
         Self::BudgetKept,
         Self::OutputFreedEarly,
+        Self::ForgottenDismissal,
+        Self::DismissalInFront,
+        Self::DismissedOthers,
+        Self::ForgottenLimits,
+        Self::ForgottenSettings,
     ];
+
+    /// Whether only a run with reloads can find the fault.
+    #[must_use]
+    pub const fn is_of_reload(self) -> bool {
+        match self {
+            Self::ForgottenResume
+            | Self::MailBehindCommands
+            | Self::LostWakeUp
+            | Self::BudgetKept
+            | Self::OutputFreedEarly => false,
+            Self::ForgottenDismissal
+            | Self::DismissalInFront
+            | Self::DismissedOthers
+            | Self::ForgottenLimits
+            | Self::ForgottenSettings => true,
+        }
+    }
 
     /// Whether this thread has planted the fault.
     #[cfg(feature = "faults")]

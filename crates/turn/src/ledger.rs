@@ -11,6 +11,7 @@ use crate::Sleep;
 use crate::ask::AskLedger;
 use crate::board::Board;
 use crate::bounds::Bounds;
+use crate::faults::Fault;
 use crate::host::LedgerHost;
 use crate::letter::ToLedger;
 use crate::replies::Replies;
@@ -78,7 +79,9 @@ impl<K: Keeper + ?Sized> LedgerLoop<K> {
                 ToLedger::Ask(ask) => self.letters.asked.push_back(*ask),
                 ToLedger::Settings { settings, durability, reload } => {
                     self.replies.keeper.raise_durability(durability);
-                    self.ledger.change_settings(&settings);
+                    if !Fault::ForgottenSettings.is_planted() {
+                        self.ledger.change_settings(&settings);
+                    }
                     host.reloaded(reload);
                 }
                 letter => self.letters.read.push_back(letter),

@@ -178,6 +178,9 @@ impl<H: Host> ShardLoop<H> {
 
     fn read_letters(&mut self) {
         self.io.host.take_letters(&mut self.fresh);
+        if Fault::DismissalInFront.is_planted() {
+            self.fresh.sort_by_key(|letter| !matches!(letter, Letter::Note(Note::Dismiss { .. })));
+        }
         let mut pile = std::mem::take(&mut self.pile);
         pile.take(&mut self.fresh);
         pile.read(self.io.bounds.letters, |piece| match piece {
@@ -241,6 +244,7 @@ impl<H: Host> ShardLoop<H> {
             Note::Controlled { connection, answer } => brain.controlled(connection, &answer, now, io),
             Note::UsersChanged => brain.users_changed(),
             Note::Limits(limits) => self.change_limits(limits),
+            Note::Dismiss { .. } if Fault::ForgottenDismissal.is_planted() => {}
             Note::Dismiss { listener, whom } => self.departures.begin(listener, whom),
             Note::Shutdown => {
                 brain.shutdown(now, io);
@@ -251,7 +255,9 @@ impl<H: Host> ShardLoop<H> {
 
     fn change_limits(&mut self, limits: Limits) {
         let Limits { settings, output_bytes, outputs_bytes, reload } = limits;
-        self.brain.change_settings(settings);
+        if !Fault::ForgottenLimits.is_planted() {
+            self.brain.change_settings(settings);
+        }
         self.io.change_bounds(output_bytes, outputs_bytes);
         self.io.host.reloaded(reload);
     }
