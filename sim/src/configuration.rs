@@ -83,7 +83,7 @@ impl Choices {
             QueueFull::DropNewest,
             QueueFull::Refuse,
         ]);
-        let least_memory = scenario.memory_bytes_max.min(600_000);
+        let little_memory = scenario.little_memory(random.next());
         let choices = Self {
             durabilities: [weakest, Fsync],
             packet_bytes: random.pick(&[vec![100_000], vec![100_000, 300, 1_000]]).clone(),
@@ -93,7 +93,7 @@ impl Choices {
             queue_bytes: vec![3 * message_bytes, 1 << 20, 1 << 28],
             retained_bytes: random.pick(&[vec![256 << 20], vec![256 << 20, message_bytes, 300]]).clone(),
             memory_bytes: random
-                .pick(&[vec![scenario.memory_bytes_max], vec![scenario.memory_bytes_max, least_memory]])
+                .pick(&[vec![scenario.memory_bytes_max], vec![scenario.memory_bytes_max, little_memory]])
                 .clone(),
         };
         let may_refuse = choices.queue_full.contains(&QueueFull::Refuse);

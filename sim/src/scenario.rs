@@ -334,7 +334,12 @@ impl Scenario {
                 self.holds_threads = true;
                 self.plain_per_mille = [0, 300, 700][usize::try_from(seed % 3).expect("small")];
             }
-            Kind::Reload => self.holds_threads = seed.is_multiple_of(3),
+            Kind::Reload => {
+                self.holds_threads = seed.is_multiple_of(3);
+                if seed.is_multiple_of(5) {
+                    self.payload_bytes_max = self.payload_bytes_max.max(6_000);
+                }
+            }
             Kind::Ordinary | Kind::Disk | Kind::Wide => {}
         }
         if seed % 4 != 3 {
@@ -346,12 +351,17 @@ impl Scenario {
 
     /// Clients may make the process hold little memory.
     fn starve(&mut self, seed: u64) {
+        self.holds_threads = true;
+        self.payload_bytes_max = self.payload_bytes_max.max(6_000);
+        self.memory_bytes_max = self.little_memory(seed);
+    }
+
+    /// A limit of memory that clients reach, in bytes.
+    pub(crate) fn little_memory(&self, seed: u64) -> usize {
         let limits = [200_000, 300_000, 600_000];
         let groups = self.filters.iter().filter(|filter| filter.is_shared).count();
         let of_group = if self.ledger.dispatch == Dispatch::RoundRobin { 1_100 } else { GROUP_BYTES };
-        self.holds_threads = true;
-        self.payload_bytes_max = self.payload_bytes_max.max(6_000);
-        self.memory_bytes_max = limits[usize::try_from(seed % 3).expect("small")] + groups * of_group;
+        limits[usize::try_from(seed % 3).expect("small")] + groups * of_group
     }
 
     /// A crash may not lose more than what a listener allows: so crashes are no worse than the weakest one.

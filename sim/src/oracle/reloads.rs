@@ -52,6 +52,8 @@ pub(super) struct Reloads {
     /// The place of the one that is in force on each shard, and in the ledger.
     shards: Vec<usize>,
     ledger: usize,
+    /// In this process one was in force that ends sessions.
+    has_ended_sessions: bool,
     /// With the places of the first and the last one that may have counted for its CONNECT.
     arrivals: BTreeMap<LinkId, (Arrival, usize, usize)>,
     /// Numbers of listeners whose connections are to leave.
@@ -123,6 +125,7 @@ impl Oracle {
         let last = reloads.terms.len().saturating_sub(1);
         reloads.shards = vec![last; shards];
         reloads.ledger = last;
+        reloads.has_ended_sessions = false;
         reloads.dismissed.clear();
         reloads.ended_now = 0;
         self.reloads.before = self.counts();
@@ -141,7 +144,8 @@ impl Oracle {
     }
 
     fn tell_of_full_queues(&mut self) {
-        let Reloads { terms, ledger, .. } = &self.reloads;
+        let Reloads { terms, ledger, has_ended_sessions, .. } = &mut self.reloads;
+        *has_ended_sessions |= terms.get(*ledger).is_some_and(|terms| terms.ends_sessions);
         if let Some(coming) = terms.get(*ledger..).filter(|coming| !coming.is_empty()) {
             let may_end = coming.iter().any(|terms| terms.ends_sessions);
             self.presence.ends_sessions(may_end, self.tick);
@@ -244,10 +248,11 @@ impl Oracle {
         let Some(terms) = self.reloads.terms.get(self.reloads.ledger).copied() else { return };
         let now = self.counts();
         let before = std::mem::replace(&mut self.reloads.before, now);
-        // Nobody can be refused a will.
-        let drops_newest = matches!(terms.queue_full, QueueFull::DropNewest | QueueFull::Refuse);
-        let (ends, drops_oldest) =
-            (terms.queue_full == QueueFull::EndSession, terms.queue_full == QueueFull::DropOldest);
+        // Nobody can be refused a will, and a message may be larger than a queue.
+        let drops_newest = terms.queue_full != QueueFull::EndSession;
+        let drops_oldest = terms.queue_full == QueueFull::DropOldest;
+        // The members of a group end one by one.
+        let ends = self.reloads.has_ended_sessions;
         let by_policy = [
             ("sessions were ended", before.sessions_ended, now.sessions_ended, ends),
             ("the oldest were dropped", before.dropped_oldest, now.dropped_oldest, drops_oldest),
