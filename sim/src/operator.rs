@@ -14,8 +14,8 @@ use crate::scenario::Scenario;
 use crate::scene::Scene;
 use crate::trace::note;
 
-/// Numbers that listeners and their connections have.
-pub(crate) const PLACES: u16 = 1_024;
+/// Numbers that listeners and their connections have: fewer than in a server, so that they are used again.
+pub(crate) const PLACES: u16 = 48;
 /// So long a reload waits for the threads.
 const PATIENCE_MS: u64 = 5_000;
 /// Out of a thousand steps: the thread that reloads has a turn.
@@ -261,7 +261,7 @@ impl Operator {
             match (before.listeners[address], self.current.listeners[address]) {
                 (Some(old), Some(new)) if old != new => self.change(address, (old, new), process, scene),
                 (None, Some(rules)) => {
-                    let number = self.free_number(process, scene);
+                    let number = self.free_number(process, scene).unwrap_or(PLACES - 1);
                     self.ports[address] = Some(Port { number, former: Vec::new() });
                     self.tasks.push_back(Task::Order(Order::Open { address, number, rules }));
                 }
@@ -280,7 +280,12 @@ impl Operator {
     fn change(&mut self, address: usize, (old, new): (Rules, Rules), process: &Process, scene: &mut Scene) {
         let whom = old.dismissal(&new);
         let Some(Port { number, mut former }) = self.ports[address].clone() else { return };
-        let next = if whom.is_some() { self.free_number(process, scene) } else { number };
+        let next = if whom.is_some() { self.free_number(process, scene) } else { Some(number) };
+        let Some(next) = next else {
+            // The listener stays as it was.
+            self.current.listeners[address] = Some(old);
+            return;
+        };
         self.tasks.push_back(Task::Order(Order::Change { address, next, rules: new }));
         former.retain(|number| process.connections_of(*number) > 0);
         if next != number {
@@ -299,7 +304,7 @@ impl Operator {
     }
 
     /// A number that neither a listener nor a connection has.
-    fn free_number(&mut self, process: &Process, scene: &mut Scene) -> u16 {
+    fn free_number(&mut self, process: &Process, scene: &mut Scene) -> Option<u16> {
         let is_of = |port: &Port, number: u16| port.number == number || port.former.contains(&number);
         let is_used = |number: &u16| {
             self.ports.iter().flatten().any(|port| is_of(port, *number))
@@ -308,9 +313,10 @@ impl Operator {
         };
         let after = self.last_number + 1;
         let number = (after..PLACES).chain(0..after).find(|number| !is_used(number));
-        self.last_number = number.expect("there are more numbers than connections");
-        scene.oracle.numbered(self.last_number);
-        self.last_number
+        let number = number?;
+        self.last_number = number;
+        scene.oracle.numbered(number);
+        Some(number)
     }
 }
 
