@@ -495,4 +495,20 @@ mod tests {
         let end = Readiness { readable: true, ending: true, ..nothing };
         assert_eq!([network.take_change(link), network.take_change(link)], [end, nothing]);
     }
+
+    #[test]
+    fn a_door_that_closes_resets_those_who_wait_and_nobody_comes_in() {
+        let network = Network::new(1);
+        network.build_doors(1);
+        let knock = || network.open(0, (0, Some(0)), Durability::Fsync, 9);
+        assert_eq!(network.client_reads(knock(), 9), Read::Reset, "nobody listens");
+        network.open_door(0);
+        let (accepted, waits) = (knock(), knock());
+        assert_eq!(network.take_knocking_at(0), Some((accepted, 0)));
+        network.close_door(0);
+        assert_eq!(network.client_reads(waits, 9), Read::Reset);
+        assert_eq!(network.client_reads(accepted, 9), Read::Nothing);
+        assert!(network.is_open_at_broker(accepted) && !network.is_open_at_broker(waits));
+        assert!(!network.has_knocked(0));
+    }
 }

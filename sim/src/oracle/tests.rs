@@ -200,3 +200,129 @@ fn a_value_that_another_one_has_cleared_for_want_of_memory_may_be_gone() {
         assert_eq!(court.oracle.failure(), None, "restarted: {is_restarted}");
     }
 }
+
+fn terms(receive_max: u16, expiry_secs_max: u32) -> Terms {
+    Terms {
+        receive_max,
+        packet_bytes_max: 1_000,
+        topic_alias_max: 0,
+        expiry_secs_max,
+        inflight_max_3: 1,
+        queue_full: ledger::QueueFull::DropOldest,
+        ends_sessions: false,
+        retained_bytes_max: 1_000,
+    }
+}
+
+fn told(receive_max: u16, expiry_secs: u32) -> Told {
+    Told { receive_max, packet_bytes_max: 1_000, topic_alias_max: 0, expiry_secs }
+}
+
+/// A judge of a run with reloads, and a client with a session for ever.
+fn judge_of_reloads(terms: Terms) -> (Oracle, usize) {
+    let scenario = (1..).map(|seed| Scenario::draw(Kind::Reload, &mut Random::new(seed)));
+    let for_ever = |scenario: &Scenario| {
+        scenario
+            .clients
+            .iter()
+            .position(|profile| profile.expiry_secs == u32::MAX && !scenario.ends_sessions())
+    };
+    let (scenario, client) = scenario
+        .filter_map(|scenario| for_ever(&scenario).map(|client| (scenario, client)))
+        .next()
+        .expect("one");
+    let mut oracle = Oracle::new(&scenario);
+    oracle.configured(terms);
+    oracle.started(Arc::default(), NOW);
+    (oracle, client)
+}
+
+fn arrival(number: u16, is_proved: bool) -> Arrival {
+    Arrival { number, shard: 0, is_proved, allow_anonymous: true }
+}
+
+#[test]
+fn a_connection_that_an_operator_ends_has_to_be_one_that_was_to_leave() {
+    use turn::Dismissal::{Everybody, Strangers, Unproved};
+    for (number, whom, is_proved, is_in, may_end) in [
+        (1, Everybody, true, true, true),
+        (2, Everybody, true, true, false),
+        (1, Strangers, true, true, false),
+        (1, Strangers, false, true, true),
+        (1, Strangers, true, false, true),
+        (1, Unproved, true, true, false),
+        (1, Unproved, false, false, true),
+    ] {
+        let (mut oracle, client) = judge_of_reloads(terms(1, u32::MAX));
+        let link = LinkId(7);
+        oracle.arrived(link, arrival(number, is_proved));
+        if is_in {
+            oracle.broker_connected(client, link, NOW);
+        }
+        oracle.dismissing(1, whom);
+        oracle.broker_disconnected(client, link, ReasonCode::AdministrativeAction, "", NOW);
+        assert_eq!(oracle.failure().is_none(), may_end, "{whom:?}: {:?}", oracle.failure());
+    }
+}
+
+#[test]
+fn a_client_is_told_limits_that_were_in_force_when_it_came() {
+    for (says, is_new, is_right) in [(1, false, true), (2, false, true), (3, false, false), (1, true, false)]
+    {
+        let (mut oracle, client) = judge_of_reloads(terms(1, u32::MAX));
+        let reload = oracle.configured(terms(2, u32::MAX));
+        let link = LinkId(7);
+        if !is_new {
+            oracle.arrived(link, arrival(1, true));
+        }
+        oracle.shard_reloaded(0, reload);
+        if is_new {
+            oracle.arrived(link, arrival(1, true));
+        }
+        oracle.broker_connected(client, link, NOW);
+        oracle.told_limits(client, link, u32::MAX, told(says, u32::MAX));
+        assert_eq!(oracle.failure().is_none(), is_right, "{says}: {:?}", oracle.failure());
+    }
+}
+
+/// The configuration says three seconds by the time the client goes, and its CONNACK has said something else.
+#[test]
+fn a_session_is_kept_as_long_as_its_client_was_told() {
+    for (granted_secs, may_be_lost) in [(3, true), (3_600, false)] {
+        let (mut oracle, client) = judge_of_reloads(terms(1, granted_secs));
+        oracle.arrived(LinkId(7), arrival(1, true));
+        oracle.broker_connected(client, LinkId(7), NOW);
+        oracle.heard_of_session(client, Some(granted_secs));
+        let reload = oracle.configured(terms(1, 3));
+        oracle.shard_reloaded(0, reload);
+        oracle.broker_disconnected(client, LinkId(7), ReasonCode::UnspecifiedError, "", NOW);
+        let later = base::Now { monotonic_ms: NOW.monotonic_ms + 4_000, ..NOW };
+        oracle.arrived(LinkId(8), arrival(1, true));
+        oracle.broker_connected(client, LinkId(8), later);
+        oracle.session_lost(client);
+        assert_eq!(oracle.failure().is_none(), may_be_lost, "{granted_secs}: {:?}", oracle.failure());
+    }
+}
+
+#[test]
+fn the_ledger_keeps_to_the_limits_that_it_has() {
+    use std::sync::atomic::Ordering::Relaxed;
+    for (is_reloaded, is_right) in [(false, false), (true, true)] {
+        let (mut oracle, _) = judge_of_reloads(Terms { retained_bytes_max: 10, ..terms(1, u32::MAX) });
+        let gauges = Arc::<Gauges>::default();
+        oracle.started(Arc::clone(&gauges), NOW);
+        let reload = oracle.configured(terms(1, u32::MAX));
+        if is_reloaded {
+            oracle.ledger_reloaded(reload);
+        }
+        gauges.retained_bytes.store(20, Relaxed);
+        oracle.check_limits_in_force();
+        assert_eq!(oracle.failure().is_none(), is_right, "{:?}", oracle.failure());
+        let (mut oracle, _) = judge_of_reloads(terms(1, u32::MAX));
+        oracle.started(Arc::clone(&gauges), NOW);
+        gauges.ended_by_full_queue.store(1, Relaxed);
+        oracle.check_limits_in_force();
+        assert!(oracle.failure().is_some(), "no session may end, and one has ended");
+        gauges.ended_by_full_queue.store(0, Relaxed);
+    }
+}
