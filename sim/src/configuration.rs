@@ -24,7 +24,7 @@ pub(crate) struct Configuration {
     pub(crate) output_bytes: usize,
     pub(crate) outputs_bytes: usize,
     pub(crate) memory_bytes_max: usize,
-    /// By address.
+    /// The listeners in force, by address.
     pub(crate) listeners: Vec<Option<Rules>>,
 }
 
@@ -58,7 +58,7 @@ impl Rules {
     }
 }
 
-/// What an operator of one run writes into its files.
+/// The operator of one run, who writes its files.
 #[derive(Debug, Clone)]
 pub(crate) struct Choices {
     durabilities: [Durability; 2],
@@ -160,7 +160,7 @@ impl Configuration {
         }
     }
 
-    /// What the operator writes next: some keys are others, and some listeners.
+    /// The next file: it has some other keys, and some other listeners.
     pub(crate) fn change(&mut self, choices: &Choices, random: &mut Random) {
         self.change_session(choices, random);
         self.change_ledger(choices, random);

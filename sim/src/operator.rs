@@ -16,7 +16,7 @@ use crate::trace::note;
 
 /// Numbers that listeners and their connections have: fewer than in a server, so that they are used again.
 pub(crate) const PLACES: u16 = 48;
-/// So long a reload waits for the threads.
+/// Longest time for which a reload waits for the threads.
 const PATIENCE_MS: u64 = 5_000;
 /// Out of a thousand steps: the thread that reloads has a turn.
 const TURN_PER_MILLE: usize = 150;
@@ -27,7 +27,7 @@ const INVALID_PER_MILLE: usize = 250;
 pub(crate) struct Operator {
     random: Random,
     choices: Choices,
-    /// What a run begins and ends with.
+    /// The configuration with which a run begins and ends.
     usual: Configuration,
     /// The last valid file.
     current: Configuration,
@@ -37,7 +37,7 @@ pub(crate) struct Operator {
     begins_per_mille: usize,
     /// The file in force is the usual one.
     is_usual: bool,
-    /// By address.
+    /// The listeners that are open, by address.
     ports: Vec<Option<Port>>,
     last_number: u16,
     tasks: VecDeque<Task>,

@@ -1,8 +1,8 @@
 //! Clients that an operator keeps out, for a time or for good.
 
+use core::net::IpAddr;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::IpAddr;
 
 use ipnet::IpNet;
 use serde_json::{Value, json};

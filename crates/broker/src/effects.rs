@@ -1,6 +1,6 @@
 //! What a shard's brain asks of the world: bytes to a connection, mail to another shard, a command to the ledger.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! The user of a client: found out before the client identifier is claimed, and looked at again when users change.
 
-use std::net::IpAddr;
+use core::net::IpAddr;
 use std::sync::Arc;
 
 use auth::{Admission, Bans, Checked, Identity, Login, PasswordCheck, Realms, Refusal, Suspect, Unchecked};

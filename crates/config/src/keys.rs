@@ -448,6 +448,8 @@ keys! {
         /// disconnected. No client is disconnected for its subscriptions. So the subscriptions of one client take at most
         /// an eighth. While all subscriptions take more than a quarter, a client gets no more when its own take 16 KiB, or
         /// a 1024th of all memory if that is more.
+        /// Queues may hold all of this memory, as after a reload with a lower limit. Their clients can connect all the same, and
+        /// take their messages: connections have another sixteenth then.
         /// What frees memory is always carried out. The bounds that follow are shares of it where they are not given.
         memory_budget_bytes: u64 {
             kind: Size<u64>, auto: (machine.memory_bytes / 2).clamp(MEMORY_MIN, MEMORY_MAX),

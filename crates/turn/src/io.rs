@@ -1,8 +1,8 @@
 //! One shard's hands: carries out what its brain asks, in batches that leave at the end of the turn.
 
+use core::net::IpAddr;
 use std::collections::VecDeque;
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use auth::{PasswordCheck, Unchecked};

@@ -14,14 +14,14 @@ use crate::random::Random;
 use crate::scene::Scene;
 use crate::trace::note;
 
-/// What the thread that reloads has the first shard do.
+/// An order of the thread that reloads to the first shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Accepts connections at an address.
     Open { address: usize, number: u16, rules: Rules },
     /// Accepts under another number, by other rules.
     Change { address: usize, next: u16, rules: Rules },
-    /// Accepts no more.
+    /// The listener accepts no more connections.
     Close { address: usize },
 }
 

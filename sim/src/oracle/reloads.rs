@@ -1,4 +1,4 @@
-//! What a reload may change: the limits of clients that come afterwards, and which connections end.
+//! Reloads may change the limits of clients that come afterwards, and which connections end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use turn::Dismissal;
 use super::Oracle;
 use crate::network::{LinkId, Network};
 
-/// What a configuration says that can be seen from outside.
+/// The part of a configuration that can be seen from outside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Terms {
     pub(crate) receive_max: u16,
@@ -22,7 +22,7 @@ pub(crate) struct Terms {
     pub(crate) retained_bytes_max: usize,
 }
 
-/// What a CONNACK of MQTT 5 says of the limits.
+/// The limits in a CONNACK of MQTT 5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) receive_max: u16,
@@ -108,7 +108,7 @@ impl Reloads {
     }
 }
 
-/// What the operator does, and what the broker says of it.
+/// Steps of the operator, and the answers of the broker.
 impl Oracle {
     /// There is another valid configuration. Returns its number.
     pub(crate) fn configured(&mut self, terms: Terms) -> u64 {
@@ -169,7 +169,7 @@ impl Oracle {
     }
 }
 
-/// What clients and the log tell.
+/// Reports of clients, and lines of the log.
 impl Oracle {
     /// The client of a connection is let in. Returns the shortest lifetime that the broker may have given its session.
     pub(super) fn let_in(&mut self, client: usize, link: LinkId, asked_secs: u32) -> u32 {
@@ -241,7 +241,7 @@ impl Oracle {
     }
 }
 
-/// What must be true of all of it.
+/// The rules that hold at any moment.
 impl Oracle {
     /// The ledger keeps to the limits that it says are in force.
     pub(crate) fn check_limits_in_force(&mut self) {

@@ -288,25 +288,28 @@ fn what_was_sent_while_memory_is_short_is_not_in_memory() {
     stage.check_account();
 }
 
+/// Messages that wait on disk may be all that keeps memory used. Only their client can free it.
 #[test]
-fn nothing_is_read_when_all_memory_is_used_and_soon_when_there_is_some() {
+fn one_queue_is_read_at_a_time_when_all_memory_is_used() {
     for has_had_them in [false, true] {
         let (mut stage, budget) = short_of_memory();
+        let other = stage.client("other", &Ask::lasting(60));
+        stage.subscribe(&other, "b", at_qos(QOS_1));
+        stage.leave(&other, Cause::Normal);
+        (0..9).for_each(|_| stage.emit(&message("b", &[7; 1_000], QOS_1)));
         if has_had_them {
             let reader = stage.client("subscriber", &Ask::lasting(60).window(100));
             assert_eq!(stage.delivered(&reader).len(), 100);
             stage.leave(&reader, Cause::Normal);
         }
-        let held = hold(&budget, MIB + 1);
+        let _held = hold(&budget, MIB + 1);
         let reader = stage.client("subscriber", &Ask::lasting(60).window(100));
+        let other = stage.client("other", &Ask::lasting(60));
         stage.ledger.work(stage.now, &mut stage.sink);
-        assert!(stage.sink.wanted.is_empty(), "{} are read", stage.sink.wanted.len());
-        drop(held);
-        let next_ms = stage.ledger.poll_timeout().expect("nobody tells that there is memory");
-        assert!(next_ms <= stage.now.monotonic_ms + 1_000, "{next_ms}");
-        stage.now.monotonic_ms = next_ms;
-        stage.work();
+        let wanted = stage.sink.wanted.len();
+        assert!((10..=16).contains(&wanted), "{wanted} of one queue");
         assert_eq!(drain(&mut stage, &reader).len(), 100);
+        assert_eq!(drain(&mut stage, &other).len(), 9);
         stage.check_account();
     }
 }
