@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Numbers of the format are big-endian. Numbers of 64 bits are in the order of the machine that wrote the file. A body is a
-//! C structure with the padding of that machine, and texts behind it. The first chunk shows both ([`body::Layout`]).
+//! C structure with the padding of that machine, and texts behind it. The first chunk shows both.
 
 mod body;
 
