@@ -212,6 +212,14 @@ impl Budget {
         used_bytes > limit_bytes && used_bytes.saturating_sub(kept_bytes) > limit_bytes / VISITORS_PART
     }
 
+    /// Whether messages may be read back from disk for their readers. Where nothing is left of the limit, readers that do not
+    /// take what is sent to them can hold a sixteenth of it.
+    #[must_use]
+    pub fn may_read_back(&self) -> bool {
+        let sent_bytes = || self.held_bytes(Purpose::Outputs) + self.held_bytes(Purpose::Mail);
+        !self.is_full() || sent_bytes() <= self.limit_bytes() / VISITORS_PART
+    }
+
     /// Charges this many bytes, until the charge is dropped.
     #[must_use]
     pub fn charge(self: &Arc<Self>, purpose: Purpose, bytes: usize) -> Charge {
@@ -354,6 +362,19 @@ mod tests {
         assert!(!budget.is_tight() && budget.is_tight_to_keep());
         let _more = budget.charge(Purpose::Sessions, 1);
         assert!(budget.is_tight() && !budget.is_full());
+    }
+
+    #[test]
+    fn readers_that_take_nothing_hold_a_part_of_a_full_memory() {
+        let budget = Arc::new(Budget::new(1_600));
+        let outputs = budget.charge(Purpose::Outputs, 101);
+        assert!(budget.may_read_back(), "there is memory");
+        let _queues = budget.charge(Purpose::Messages, 2_000);
+        assert!(!budget.may_read_back());
+        drop(outputs);
+        let _outputs = budget.charge(Purpose::Outputs, 60);
+        let _mail = budget.charge(Purpose::Mail, 40);
+        assert!(budget.may_read_back());
     }
 
     /// Whose queues fill the memory has to connect to take what is in them.

@@ -43,8 +43,6 @@ pub enum Question {
         /// The connection to be ended.
         connection: ConnectionId,
     },
-    /// Looks at each client again, because bans have changed.
-    Recheck,
     /// Publishes a message of the broker itself.
     Publish(Box<Message>),
 }
@@ -119,10 +117,6 @@ impl Shard {
             }
             Question::Disconnect { connection } => {
                 Answer::Done(self.disconnect_by_operator(connection, &mut Outside::new(now, to)))
-            }
-            Question::Recheck => {
-                self.users_changed();
-                Answer::Done(true)
             }
             Question::Publish(message) => {
                 let message = Arc::new(message.charged_to(self.tally.budget()));

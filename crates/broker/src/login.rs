@@ -1,10 +1,9 @@
 //! The user of a client: found out before the client identifier is claimed, and looked at again when users change.
 
-use core::net::IpAddr;
 use std::sync::Arc;
 
-use auth::{Admission, Bans, Checked, Identity, Login, PasswordCheck, Realms, Refusal, Suspect, Unchecked};
-use base::{Charge, ConnectionId, Principal, Purpose, Realm};
+use auth::{Admission, Checked, Identity, Login, PasswordCheck, Realms, Refusal, Suspect, Unchecked};
+use base::{Charge, ConnectionId, Principal, Purpose, Realm, Subscriber};
 use protocol::{Cause, Claim, Command, Durability};
 use wire::{ConnAck, Connect, ConnectRefusal, DisconnectReason, ReasonCode};
 
@@ -91,7 +90,7 @@ impl Shard {
     ) {
         let Some(client) = self.clients.get(id) else { return };
         let (entry, realms) = (self.entries.of(client), self.guard.current());
-        if self.is_banned(id, &claim, None, to) {
+        if self.is_banned(id, &claim.subscriber, to) {
             return self.turn_away_stranger(id, BANNED, claim, to);
         }
         if let Some(name) = entry.certificate {
@@ -195,28 +194,26 @@ impl Shard {
         principal: Principal,
         to: &mut Outside<'_, impl Effects>,
     ) {
-        if principal.user.is_some() && self.is_banned(id, &claim, principal.user.as_deref(), to) {
-            return self.turn_away_stranger(id, BANNED, claim, to);
-        }
-        let Some(client) = self.clients.get_mut(id) else { return };
         if principal != Principal::default() {
             claim.subscriber.set_principal(Arc::new(principal));
         }
+        if self.is_banned(id, &claim.subscriber, to) {
+            return self.turn_away_stranger(id, BANNED, claim, to);
+        }
+        let Some(client) = self.clients.get_mut(id) else { return };
         client.subscriber = Some(Arc::clone(&claim.subscriber));
         to.pause(id);
         to.command(Command::Claim(Box::new(claim)));
     }
 
-    /// Whether a ban keeps a client out. Without bans this costs one load.
-    fn is_banned(
-        &self,
-        id: ConnectionId,
-        claim: &Claim,
-        user: Option<&str>,
-        to: &Outside<'_, impl Effects>,
-    ) -> bool {
-        let suspect = Suspect { client_id: &claim.subscriber.client_id, user, address: to.address(id) };
-        self.guard.has_bans() && self.guard.bans().find(&suspect, to.now.unix_ms / 1_000).is_some()
+    /// Whether a ban keeps a client out, as far as its user is known. Without bans this costs one load.
+    fn is_banned(&self, id: ConnectionId, subscriber: &Subscriber, to: &Outside<'_, impl Effects>) -> bool {
+        if !self.guard.has_bans() {
+            return false;
+        }
+        let (client_id, principal) = (&*subscriber.client_id, subscriber.principal());
+        let suspect = Suspect { client_id, user: principal.user.as_deref(), address: to.address(id) };
+        self.guard.bans().find(&suspect, to.now.unix_ms / 1_000).is_some()
     }
 
     fn turn_away_stranger(
@@ -249,12 +246,12 @@ impl Shard {
     pub(crate) fn recheck_some(&mut self, to: &mut Outside<'_, impl Effects>) {
         let Some(from) = self.rechecked else { return };
         let until = from.saturating_add(RECHECKED_PER_TURN);
-        let (realms, bans) = (self.guard.current(), self.guard.bans());
-        let unix_secs = to.now.unix_ms / 1_000;
-        let banned = |id, client: &Client| is_banned(client, to.address(id), &bans, unix_secs).then_some(BAN);
+        let realms = self.guard.current();
+        let why = |id, subscriber: &Subscriber| {
+            self.is_banned(id, subscriber, to).then_some(BAN).or_else(|| gone(subscriber, &realms))
+        };
         let clients = self.clients.in_slots(from..until);
-        let gone = clients
-            .filter_map(|(id, client)| Some((id, banned(id, client).or_else(|| gone(client, &realms))?)));
+        let gone = clients.filter_map(|(id, client)| Some((id, why(id, client.subscriber.as_ref()?)?)));
         let gone: Vec<(ConnectionId, Gone)> = gone.collect();
         for (id, Gone { counter, why, said, reason }) in gone {
             counter(&self.counters).add(1);
@@ -286,16 +283,8 @@ const BAN: Gone = Gone {
     reason: ReasonCode::Banned,
 };
 
-fn is_banned(client: &Client, address: Option<IpAddr>, bans: &Bans, unix_secs: u64) -> bool {
-    let Some(subscriber) = client.subscriber.as_ref().filter(|_| !bans.is_empty()) else { return false };
-    let principal = subscriber.principal();
-    let suspect = Suspect { client_id: &subscriber.client_id, user: principal.user.as_deref(), address };
-    bans.find(&suspect, unix_secs).is_some()
-}
-
 /// Looks whether a client has to go after a change of users.
-fn gone(client: &Client, realms: &Realms) -> Option<Gone> {
-    let subscriber = client.subscriber.as_ref()?;
+fn gone(subscriber: &Subscriber, realms: &Realms) -> Option<Gone> {
     let principal = subscriber.principal();
     let user = principal.user.as_ref()?;
     let access = realms.access(principal.realm);

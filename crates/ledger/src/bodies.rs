@@ -21,6 +21,7 @@ use crate::in_flight::State;
 use crate::lines::{Line, Owner};
 use crate::queue::Queue;
 use crate::record::MessageId;
+use crate::session::credit_bytes;
 use crate::{Address, Effects, Ledger, RETRY_MS};
 
 /// So far ahead of its reader a queue is read; and what comes so near to a reader who is there stays in memory...
@@ -91,10 +92,10 @@ impl Bodies {
         }
     }
 
-    /// Whether messages may be asked for. Where no memory is left, one queue has its turn at a time: to bring its messages to
-    /// its reader is the only way to less.
+    /// Whether messages may be asked for. Where no memory is left, one message is on its way at a time: to bring messages to
+    /// their readers may be the only way to less.
     fn may_ask(&self, budget: &Budget) -> bool {
-        self.has_room() && (self.under_way_bytes == 0 || !budget.is_full())
+        self.has_room() && budget.may_read_back() && (self.under_way_bytes == 0 || !budget.is_full())
     }
 
     /// The next queue that waits.
@@ -126,8 +127,22 @@ impl Ledger {
         if bytes > self.settings.queued_bytes_in_memory { to.address() } else { None }
     }
 
-    /// Asks for the first messages of a queue that are not in memory.
+    /// Whether a message would go on at once if it came from the disk now.
+    fn has_reader(&self, queue: QueueId) -> bool {
+        match self.lines.find(queue).map(|line| &line.owner) {
+            Some(Owner::Session(session)) => session.takes_new(credit_bytes(self.tally.budget())),
+            Some(Owner::Group(group)) => group.has_turns(),
+            None => false,
+        }
+    }
+
+    /// Asks for the first messages of a queue that are not in memory. Where no memory is left, it asks for one that a reader
+    /// takes at once: what was read would otherwise stay, and take more with each reader that does not go on.
     pub(crate) fn want_first(&mut self, queue: QueueId, to: &mut impl Effects) {
+        let is_full = self.tally.budget().is_full();
+        if is_full && !self.has_reader(queue) {
+            return;
+        }
         let line = self.lines.find_mut(queue).filter(|line| line.queue.is_away_within(MESSAGES_AHEAD / 2));
         let Some(Line { queue: waiting, .. }) = line else { return };
         if !self.bodies.may_ask(self.tally.budget()) {
@@ -142,8 +157,12 @@ impl Ledger {
             bytes += entry.size_bytes();
             let of = Whose { queue, message, packet_id: None };
             let was_away = entry.message().is_none();
-            self.bodies.under_way_bytes += want(entry, of, to);
+            let wanted_bytes = want(entry, of, to);
+            self.bodies.under_way_bytes += wanted_bytes;
             has_come |= was_away && entry.message().is_some();
+            if is_full && wanted_bytes > 0 {
+                break;
+            }
         }
         if has_come {
             // Another queue had it: nothing is read that would tell.
@@ -155,6 +174,11 @@ impl Ledger {
     pub(crate) fn want_again(&mut self, id: QueueId, to: &mut impl Effects) {
         let Some(session) = self.lines.session_mut(id) else { return };
         let Some(online) = &session.online else { return };
+        let budget = self.tally.budget();
+        let is_full = budget.is_full();
+        if is_full && !online.has_room(credit_bytes(budget)) {
+            return;
+        }
         if !self.bodies.may_ask(self.tally.budget()) {
             return self.bodies.put_off(id);
         }
@@ -170,8 +194,12 @@ impl Ledger {
                 bytes += entry.size_bytes();
                 let of = Whose { queue: id, message: *message, packet_id: Some(*packet_id) };
                 let was_away = entry.message().is_none();
-                self.bodies.under_way_bytes += want(entry, of, to);
+                let wanted_bytes = want(entry, of, to);
+                self.bodies.under_way_bytes += wanted_bytes;
                 has_come |= was_away && entry.message().is_some();
+                if is_full && wanted_bytes > 0 {
+                    break;
+                }
             }
         }
         if has_come {

@@ -13,6 +13,7 @@ use crate::claims::{Claimant, Gone, Holder, Outcome};
 use crate::gauges::{add, subtract};
 use crate::in_flight::State;
 use crate::lines::{Line, Owner};
+use crate::principal::of_will;
 use crate::record::{Incarnation, WillFate, WillRecord};
 use crate::replies::Answer;
 use crate::restore::pay;
@@ -123,7 +124,8 @@ impl Ledger {
         let name = name.expect("what a client has without a connection lasts");
         let (before, principal) = (self.principal_of(id), claim.subscriber.principal());
         let acts = self.new_principal_record(name, &before, &principal);
-        let speaks = self.will_principal_record(will.as_ref(), &principal);
+        let realms = self.settings.guard.current();
+        let speaks = will.as_ref().and_then(|will| of_will(&realms, will.id, &principal));
         let group: Vec<Record<'_>> =
             [connected(name, claim, will.as_ref())].into_iter().chain(speaks).chain(acts).collect();
         self.replies.commit(&group, to).map_err(|refusal| reason(self, refusal))?;
@@ -193,7 +195,8 @@ impl Ledger {
         let begun = lasts.then_some(Record::Session { session: incarnation, client_id });
         let connected = lasts.then(|| connected(incarnation, &claim, will.as_ref()));
         let principal = claim.subscriber.principal();
-        let speaks = self.will_principal_record(will.as_ref(), &principal);
+        let realms = self.settings.guard.current();
+        let speaks = will.as_ref().and_then(|will| of_will(&realms, will.id, &principal));
         let acts = self.principal_record(incarnation, &principal).filter(|_| lasts);
         let connected = connected.into_iter().chain(speaks).chain(acts);
         let group: Vec<Record<'_>> = ended.into_iter().chain(begun).chain(connected).collect();

@@ -7,7 +7,6 @@ use auth::{Action, Realms};
 use base::{Message, Principal, QueueId, Subscriber, Tenant};
 
 use crate::record::{Incarnation, MessageId};
-use crate::session::PendingWill;
 use crate::{Ledger, Record};
 use protocol::Claim;
 
@@ -103,16 +102,6 @@ impl Ledger {
             && before.tenant == principal.tenant;
         (!is_same).then(|| of_session(session, principal, realms.name(principal.realm)))
     }
-
-    /// The record of the user of a will that comes with a connection. `None` if there is no will, or for an anonymous client
-    /// without rules.
-    pub(crate) fn will_principal_record(
-        &self,
-        will: Option<&PendingWill>,
-        principal: &Principal,
-    ) -> Option<Record<'static>> {
-        of_pending_will(&self.settings.guard.current(), will?.id, principal)
-    }
 }
 
 /// The record of a session's user, whose rules have this name.
@@ -126,25 +115,13 @@ pub(crate) fn of_session(session: Incarnation, principal: &Principal, rules: &st
     Record::Owner { session, user, is_proved, rules, users, mount }
 }
 
-/// The record of a will's user, whose rules have this name.
-pub(crate) fn of_will(will: MessageId, principal: &Principal, rules: &str) -> Record<'static> {
-    Record::WillPrincipal {
-        will,
-        user: principal.user.as_deref().map(|user| Cow::Owned(user.to_owned())),
-        rules: Cow::Owned(rules.to_owned()),
-    }
-}
-
-/// The same for a will that waits. `None` for an anonymous client without rules, which is what a will without such a record
-/// is of.
-pub(crate) fn of_pending_will(
-    realms: &Realms,
-    will: MessageId,
-    principal: &Principal,
-) -> Option<Record<'static>> {
+/// The record of a will's user. `None` for an anonymous client without rules, which is what a will without such a record is
+/// of.
+pub(crate) fn of_will(realms: &Realms, will: MessageId, principal: &Principal) -> Option<Record<'static>> {
     let rules = realms.name(principal.realm);
-    let is_plain = principal.user.is_none() && rules.is_empty();
-    (!is_plain).then(|| of_will(will, principal, rules))
+    let user = principal.user.as_deref().map(|user| Cow::Owned(user.to_owned()));
+    let is_plain = user.is_none() && rules.is_empty();
+    (!is_plain).then(|| Record::WillPrincipal { will, user, rules: Cow::Owned(rules.to_owned()) })
 }
 
 /// The user that a record names.

@@ -269,8 +269,10 @@ impl Replay {
         if let Some(old) = std::mem::replace(&mut lasting.will, will) {
             self.wills.remove(&old.id);
         }
-        let principal = self.anonymous();
-        self.wills.extend(id.map(|id| (id, Waiting { session: incarnation, principal })));
+        if let Some(id) = id {
+            let principal = self.anonymous();
+            self.wills.insert(id, Waiting { session: incarnation, principal });
+        }
     }
 
     fn decide_will(&mut self, incarnation: Incarnation, fate: WillFate) {

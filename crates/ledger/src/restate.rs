@@ -73,7 +73,7 @@ use wire::PacketId;
 use crate::entry::Entry;
 use crate::in_flight::{Exchange, State};
 use crate::lines::{Line, Lines, Owner};
-use crate::principal::{of_pending_will, of_session, of_will, recorded_tenant};
+use crate::principal::{of_session, of_will, recorded_tenant};
 use crate::record::{Incarnation, MessageId, Queued, WillFate, WillRecord};
 use crate::session::{Lasting, Session};
 use crate::will::Wills;
@@ -382,7 +382,7 @@ impl<'a> Truth<'a> {
     }
 
     fn user_of_pending_will(&self, session: Incarnation, will: MessageId) -> Option<Record<'a>> {
-        of_pending_will(&self.realms, will, &self.session(session)?.subscriber.principal())
+        of_will(&self.realms, will, &self.session(session)?.subscriber.principal())
     }
 
     /// A will that waits is told with the connection that has brought it, and so is that the connection is over.
@@ -414,7 +414,7 @@ impl<'a> Truth<'a> {
     fn due(&self, will: MessageId, message: &'a Arc<Message>) -> Option<Vec<Record<'a>>> {
         let principal = self.wills.principal(will)?;
         let kept = Record::WillKept { will, message: Cow::Borrowed(message) };
-        Some(vec![kept, of_will(will, principal, self.realms.name(principal.realm))])
+        Some([kept].into_iter().chain(of_will(&self.realms, will, principal)).collect())
     }
 
     fn cursor(&self, name: Incarnation, filter: &'a str, last: MessageId) -> Vec<Record<'a>> {

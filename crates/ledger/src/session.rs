@@ -191,9 +191,9 @@ impl Session {
         self.online.as_deref().filter(|online| online.is_open)
     }
 
-    /// Whether its connection takes a new message.
-    pub(crate) fn takes_new(&self) -> bool {
-        let takes_new = |online: &Online| online.takes_new_behind(0, 0, &self.in_flight, CREDIT_BYTES);
+    /// Whether its connection takes a new message, with so many bytes on their way at most.
+    pub(crate) fn takes_new(&self, credit_bytes: usize) -> bool {
+        let takes_new = |online: &Online| online.takes_new_behind(0, 0, &self.in_flight, credit_bytes);
         self.online.as_deref().is_some_and(takes_new)
     }
 

@@ -20,7 +20,7 @@ use crate::lines::{Line, Owner};
 use crate::outputs::is_full;
 use crate::record::{Granted, Incarnation, MessageId, Queued};
 use crate::replies::Answer;
-use crate::session::Share;
+use crate::session::{Share, credit_bytes};
 use crate::{Effects, Ledger, Record, Refusal};
 use protocol::{Deliver, Delivered, EntryId, Gauges, Reply};
 
@@ -289,7 +289,7 @@ impl Ledger {
         let mark = self.lines.mark;
         // A session that has ended stands there until it has left its groups.
         let (line, session) = self.lines.group_and_member(id, member)?;
-        let takes_new = session.takes_new();
+        let takes_new = session.takes_new(credit_bytes(self.tally.budget()));
         let is_full = is_full(session, &session.shares[&id], mark);
         let share = session.shares.get_mut(&id).expect("who takes part is a member");
         share.turn = None;
@@ -326,7 +326,8 @@ impl Ledger {
         now: Now,
         to: &mut impl Effects,
     ) -> Result<Option<bool>, Refusal> {
-        let session = self.lines.session_mut(member).filter(|session| session.takes_new());
+        let credit_bytes = credit_bytes(self.tally.budget());
+        let session = self.lines.session_mut(member).filter(|session| session.takes_new(credit_bytes));
         let Some(session) = session else { return Ok(None) };
         let hungry = session.online.as_mut().and_then(|online| online.hungry.pop());
         let Some(id) = hungry else { return Ok(None) };

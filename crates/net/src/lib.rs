@@ -238,7 +238,7 @@ impl Server {
         self.operator.parts().guard.replace(realms);
         // Behind that: a route that is still valid was looked up by the new rules.
         self.operator.parts().index.touch_all();
-        self.switchboard().shards.iter().for_each(|inbox| inbox.post(Note::UsersChanged.into()));
+        self.switchboard().tell_users_changed();
     }
 
     /// The current users and rules.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use auth::Guard;
+use auth::{Bans, Guard};
 use base::ShardId;
 use broker::{Counters, Facts, Totals};
 use index::Subscriptions;
@@ -126,6 +126,12 @@ impl Operator {
     #[must_use]
     pub fn guard(&self) -> &Guard {
         &self.0.guard
+    }
+
+    /// Puts other bans in force. Clients that are banned now are disconnected soon, some in each turn.
+    pub fn replace_bans(&self, bans: Bans) {
+        self.0.guard.replace_bans(bans);
+        self.0.switchboard.tell_users_changed();
     }
 
     /// Whether so much memory is in use that nothing new is admitted.

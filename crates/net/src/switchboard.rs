@@ -23,6 +23,13 @@ pub(crate) struct Switchboard {
     pub(crate) board: Arc<Board>,
 }
 
+impl Switchboard {
+    /// Tells all shards that users or bans have changed.
+    pub(crate) fn tell_users_changed(&self) {
+        self.shards.iter().for_each(|inbox| inbox.post(Note::UsersChanged.into()));
+    }
+}
+
 /// The ledger's side of it.
 impl LedgerHost for &Switchboard {
     fn post_answers(&mut self, to: ShardId, answers: Answers) {

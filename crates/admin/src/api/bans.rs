@@ -6,15 +6,15 @@ use auth::{Bans, REASON_BYTES_MAX, Terms, Whom};
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
+use super::body::Body;
 use crate::answer::{Answer, Failure};
-use crate::asking;
 use crate::server::{Asked, Shared};
 
 /// The bans, the next to end first.
 pub(crate) fn list(shared: &Shared) -> Answer {
-    let (bans, now) = (shared.operator.guard().bans(), unix_secs());
-    let mut all: Vec<(&Whom, &Terms)> =
-        bans.iter().filter(|(_, terms)| terms.until_unix_secs.is_none_or(|until| now < until)).collect();
+    let now = unix_secs();
+    let bans = current(shared, now);
+    let mut all: Vec<(&Whom, &Terms)> = bans.iter().collect();
     all.sort_by_key(|(_, terms)| terms.until_unix_secs.unwrap_or(u64::MAX));
     let all: Vec<Value> = all.into_iter().map(|(whom, terms)| describe(whom, terms, now)).collect();
     Answer::json(&json!({ "bans": all }))
@@ -30,23 +30,17 @@ fn describe(whom: &Whom, Terms { until_unix_secs, reason }: &Terms, now: u64) ->
 }
 
 /// Bans clients, and disconnects those that are connected.
-pub(crate) async fn add(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
-    let body: Value = serde_json::from_slice(&asked.body).map_err(|error| Failure::bad(error.to_string()))?;
-    let text = |field: &str| match &body[field] {
-        Value::String(text) => Ok(Some(text.as_str())),
-        Value::Null => Ok(None),
-        _ => Err(Failure::bad(format!("{field} is to be a text"))),
-    };
-    let needed = |field: &str| text(field)?.ok_or_else(|| Failure::bad(format!("{field} is missing")));
-    let whom = Whom::parse(needed("kind")?, needed("value")?).map_err(Failure::bad)?;
-    let seconds = match &body["seconds"] {
+pub(crate) fn add(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+    let body = Body::of(asked)?;
+    let whom = Whom::parse(body.needed("kind")?, body.needed("value")?).map_err(Failure::bad)?;
+    let seconds = match body.field("seconds") {
         Value::Null => None,
         seconds => {
             let seconds = seconds.as_u64().filter(|seconds| *seconds > 0);
             Some(seconds.ok_or_else(|| Failure::bad("seconds is a whole number above 0"))?)
         }
     };
-    let reason = text("reason")?.unwrap_or_default();
+    let reason = body.text("reason")?.unwrap_or_default();
     if reason.len() > REASON_BYTES_MAX {
         return Err(Failure::bad(format!("the reason has more than {REASON_BYTES_MAX} bytes")));
     }
@@ -61,9 +55,6 @@ pub(crate) async fn add(asked: &Asked, shared: &Shared) -> Result<Answer, Failur
         return Err(Failure(StatusCode::INSUFFICIENT_STORAGE, text));
     }
     keep(shared, bans)?;
-    for shard in 0..shared.operator.shards() {
-        asking::shard(&shared.operator, shard, broker::Question::Recheck).await?;
-    }
     Ok(Answer::json(&describe(&whom, &terms, now)))
 }
 
@@ -88,7 +79,7 @@ fn current(shared: &Shared, now: u64) -> Bans {
 /// Stores the bans, and then puts them in force.
 fn keep(shared: &Shared, bans: Bans) -> Result<(), Failure> {
     shared.control.store_bans(&bans).map_err(Failure::unavailable)?;
-    shared.operator.guard().replace_bans(bans);
+    shared.operator.replace_bans(bans);
     Ok(())
 }
 

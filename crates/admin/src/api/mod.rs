@@ -1,6 +1,7 @@
 //! The code behind each route.
 
 mod bans;
+mod body;
 mod clients;
 mod explain;
 mod payload;
@@ -48,7 +49,7 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Shared) -> Result<Answer, 
         Action::ClearRetained => retained::clear(asked, shared).await,
         Action::Publish => retained::publish(asked, shared).await,
         Action::Bans => Ok(bans::list(shared)),
-        Action::Ban => bans::add(asked, shared).await,
+        Action::Ban => bans::add(asked, shared),
         Action::LiftBan => bans::lift(asked, shared),
         Action::Listeners => Ok(status::listeners(shared)),
         Action::Configuration => {

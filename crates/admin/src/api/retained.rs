@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use topic::{TopicFilter, TopicName};
 use wire::{MessageProperties, Qos};
 
+use super::body::Body;
 use super::{QUESTIONS_MAX, limit, payload};
 use crate::answer::{Answer, Failure};
 use crate::asking;
@@ -101,26 +102,17 @@ pub(crate) async fn clear(asked: &Asked, shared: &Shared) -> Result<Answer, Fail
 }
 
 pub(crate) async fn publish(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
-    let body: Value = serde_json::from_slice(&asked.body).map_err(|error| Failure::bad(error.to_string()))?;
-    if !body.is_object() {
-        return Err(Failure::bad("the body is to be an object"));
-    }
-    let text = |field: &str| match &body[field] {
-        Value::String(text) => Ok(Some(text.as_str())),
-        Value::Null => Ok(None),
-        _ => Err(Failure::bad(format!("{field} is to be a text"))),
-    };
-    let topic = own_name(text("topic")?.ok_or_else(|| Failure::bad("topic is missing"))?)?;
+    let body = Body::of(asked)?;
+    let topic = own_name(body.needed("topic")?)?;
     let levels_max = shared.control.in_force().topic_levels_max;
     if topic.level_count() > levels_max {
         return Err(Failure::bad(format!(
             "the topic has more than {levels_max} levels (limits.topic_levels)"
         )));
     }
-    let given = text("payload")?.ok_or_else(|| Failure::bad("payload is missing"))?;
-    let payload = payload::bytes(given, text("encoding")?.unwrap_or("utf-8"));
+    let payload = payload::bytes(body.needed("payload")?, body.text("encoding")?.unwrap_or("utf-8"));
     let payload = payload.ok_or_else(|| Failure::bad("the payload is not encoded as `encoding` says"))?;
-    let qos = match &body["qos"] {
+    let qos = match body.field("qos") {
         Value::Null => Qos::AtMostOnce,
         qos => match qos.as_u64() {
             Some(0) => Qos::AtMostOnce,
@@ -129,7 +121,7 @@ pub(crate) async fn publish(asked: &Asked, shared: &Shared) -> Result<Answer, Fa
             _ => return Err(Failure::bad("qos is 0, 1 or 2")),
         },
     };
-    let retain = match &body["retain"] {
+    let retain = match body.field("retain") {
         Value::Null => false,
         Value::Bool(retain) => *retain,
         _ => return Err(Failure::bad("retain is true or false")),

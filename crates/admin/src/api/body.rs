@@ -1,0 +1,38 @@
+//! The body of a request: a JSON object with named fields.
+
+use serde_json::{Map, Value};
+
+use crate::answer::Failure;
+use crate::server::Asked;
+
+/// The fields of a body.
+pub(crate) struct Body(Map<String, Value>);
+
+impl Body {
+    /// Reads the body of a request.
+    pub(crate) fn of(asked: &Asked) -> Result<Self, Failure> {
+        match serde_json::from_slice(&asked.body).map_err(|error| Failure::bad(error.to_string()))? {
+            Value::Object(fields) => Ok(Self(fields)),
+            _ => Err(Failure::bad("the body is to be an object")),
+        }
+    }
+
+    /// A field. One that is missing is `null`.
+    pub(crate) fn field(&self, name: &str) -> &Value {
+        self.0.get(name).unwrap_or(&Value::Null)
+    }
+
+    /// A field that is a text, if it is there.
+    pub(crate) fn text(&self, name: &str) -> Result<Option<&str>, Failure> {
+        match self.field(name) {
+            Value::String(text) => Ok(Some(text)),
+            Value::Null => Ok(None),
+            _ => Err(Failure::bad(format!("{name} is to be a text"))),
+        }
+    }
+
+    /// A field that is a text, and must be there.
+    pub(crate) fn needed(&self, name: &str) -> Result<&str, Failure> {
+        self.text(name)?.ok_or_else(|| Failure::bad(format!("{name} is missing")))
+    }
+}
