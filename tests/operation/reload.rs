@@ -53,9 +53,9 @@ impl Place {
     }
 
     pub(super) fn hang_up(&self, said: &str) -> String {
-        let before = self.broker.log_lines(said).len();
+        let before = self.broker.log_length();
         self.broker.hang_up();
-        until(said, || self.broker.log_lines(said).into_iter().nth(before))
+        self.broker.wait_for_log_behind(before, said)
     }
 }
 

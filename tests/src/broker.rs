@@ -197,6 +197,20 @@ impl Broker {
         self.log.wait_for(needle, DEADLINE).unwrap_or_else(|| panic!("the log never says {needle:?}"))
     }
 
+    /// Returns the number of lines of the log up to now.
+    pub fn log_length(&self) -> usize {
+        self.log.len()
+    }
+
+    /// Waits for a line that contains `needle` behind the first `count` lines of the log, and returns the line.
+    ///
+    /// # Panics
+    /// If there is no such line before the deadline.
+    pub fn wait_for_log_behind(&self, count: usize, needle: &str) -> String {
+        let line = self.log.wait_for_from(count, needle, DEADLINE);
+        line.unwrap_or_else(|| panic!("the log does not say {needle:?} again"))
+    }
+
     /// Returns every line of the log up to now that contains `needle`.
     pub fn log_lines(&self, needle: &str) -> Vec<String> {
         self.log.lines_with(needle)

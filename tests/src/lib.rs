@@ -66,6 +66,8 @@ pub fn until<T>(wish: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
         if let Some(outcome) = attempt() {
             return outcome;
         }
+        // The broker needs the cores.
+        std::thread::sleep(Duration::from_millis(1));
     }
     panic!("not before the deadline: {wish}");
 }

@@ -53,8 +53,18 @@ impl Log {
     /// Waits for the first line that contains `needle`. Returns `None` after the end of the source, or after
     /// `patience`.
     pub(crate) fn wait_for(&self, needle: &str, patience: Duration) -> Option<String> {
-        let find = |lines: &Lines| lines.lines.iter().find(|line| line.contains(needle)).cloned();
+        self.wait_for_from(0, needle, patience)
+    }
+
+    /// The same behind the first `count` lines.
+    pub(crate) fn wait_for_from(&self, count: usize, needle: &str, patience: Duration) -> Option<String> {
+        let find = |lines: &Lines| lines.lines.iter().skip(count).find(|line| line.contains(needle)).cloned();
         find(&self.wait_until(patience, |lines| lines.is_closed || find(lines).is_some()))
+    }
+
+    /// Number of lines up to now.
+    pub(crate) fn len(&self) -> usize {
+        self.shared.0.lock().unwrap_or_else(PoisonError::into_inner).lines.len()
     }
 
     /// Returns every line up to now that contains `needle`.
