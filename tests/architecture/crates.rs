@@ -117,7 +117,11 @@ const RULES: &[Rule] = &[
         ],
     ),
     // It builds the broker once more, with another file layer below the journal.
-    rule("tests", Layer::Binary, &["topic", "wire", "session", "auth", "client", "journal", "pondhawk"]),
+    rule(
+        "tests",
+        Layer::Binary,
+        &["topic", "wire", "session", "auth", "client", "journal", "mosquitto", "pondhawk"],
+    ),
     rule(
         "pondhawk",
         Layer::Binary,

@@ -14,7 +14,8 @@ const ALIASES: &str = "`limits.topic_alias_maximum`";
 const ENGINES: &str = "Pondhawk has no engines of OpenSSL; name a file with the private key in `keyfile`";
 const NO_PSK: &str = "TLS with pre-shared keys is not supported; use certificates";
 const OVERLAPS: &str = "overlapping subscriptions get one copy of a message each, which MQTT allows";
-pub(crate) const SQLITE: &str = "a journal takes the place of the SQLite database";
+pub(crate) const SQLITE: &str =
+    "a journal takes the place of the SQLite database; `pondhawk import` takes over what is in it";
 const SWEEPS: &str = "expired messages are removed without a sweep at intervals";
 const WEB_BUFFERS: &str = "the size of WebSocket headers has a fixed limit";
 

@@ -67,7 +67,7 @@ pub(crate) enum Command {
     /// Show where each value of the configuration comes from, and explain keys
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Make a data directory of Mosquitto's database, mosquitto.db
+    /// Make a data directory of Mosquitto's database, mosquitto.db or mosquitto.sqlite3
     ///
     /// Takes over sessions, subscriptions, queued and retained messages, and prints how many. The database stays as it is. If
     /// anything is wrong with it, nothing is made.

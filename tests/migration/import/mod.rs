@@ -1,6 +1,7 @@
 //! `pondhawk import`: what the real Mosquitto has stored is there afterwards, and bad files change nothing.
 
 mod machine;
+mod sqlite;
 mod world;
 
 use std::fs;
@@ -32,6 +33,15 @@ struct Store(TempDir);
 impl Store {
     fn database(&self) -> PathBuf {
         self.0.path().join("mosquitto.db")
+    }
+
+    fn sqlite(&self) -> PathBuf {
+        self.0.path().join("mosquitto.sqlite3")
+    }
+
+    /// Writes what Mosquitto has stored with SQLite.
+    fn to_sqlite(&self) {
+        drop(sqlite::convert(&fs::read(self.database()).expect("Mosquitto has written it"), &self.sqlite()));
     }
 
     fn import(&self, file: &Path, more: &[&str]) -> Output {
@@ -88,11 +98,25 @@ fn inspect(directory: &Path) -> Value {
 
 #[test]
 fn everything_that_mosquitto_has_stored_is_there_afterwards() {
+    let (store, size, stopped) = stored();
+    arrives(&store, &store.database(), size, stopped);
+}
+
+#[test]
+fn everything_in_a_database_of_sqlite_is_there_afterwards() {
+    let (store, size, stopped) = stored();
+    store.to_sqlite();
+    arrives(&store, &store.sqlite(), size, stopped);
+}
+
+fn stored() -> (Store, Size, SystemTime) {
     let size = Size::of_this_run();
-    let store = store(|mosquitto| world::store(mosquitto, size));
-    let stopped = SystemTime::now();
+    (store(|mosquitto| world::store(mosquitto, size)), size, SystemTime::now())
+}
+
+fn arrives(store: &Store, database: &Path, size: Size, stopped: SystemTime) {
     world::wait(stopped, 2);
-    let output = store.import(&store.database(), &[]);
+    let output = store.import(database, &[]);
     let report = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{report}{}", String::from_utf8_lossy(&output.stderr));
     for line in [
@@ -105,12 +129,12 @@ fn everything_that_mosquitto_has_stored_is_there_afterwards() {
     let found = inspect(&store.journal());
     world::listed(&found, size);
     assert_eq!(found["retained"]["messages"], size.retained);
-    let broker = start(&store);
+    let broker = start(store);
     world::served(&broker, size);
     world::is_past(&broker, "soon past", stopped);
     assert!(broker.stop().success());
     // Only once.
-    let again = store.import(&store.database(), &[]);
+    let again = store.import(database, &[]);
     assert!(!again.status.success());
     assert!(String::from_utf8_lossy(&again.stderr).contains("exists already"));
     // Nobody has asked to delete this.
@@ -118,7 +142,7 @@ fn everything_that_mosquitto_has_stored_is_there_afterwards() {
     fs::create_dir(&other).expect("it is ours");
     fs::write(other.join("kept"), "").expect("it is ours");
     let to = other.with_file_name("other").display().to_string();
-    let again = store.import(&store.database(), &["--to", &to]);
+    let again = store.import(database, &["--to", &to]);
     assert!(!again.status.success() && other.join("kept").exists());
     assert!(String::from_utf8_lossy(&again.stderr).contains("other.importing is left of another import"));
 }
@@ -126,11 +150,18 @@ fn everything_that_mosquitto_has_stored_is_there_afterwards() {
 #[test]
 fn exchanges_that_had_begun_go_on_where_they_stood() {
     let store = store(world::begin_exchanges);
-    let output = store.import(&store.database(), &[]);
+    exchanges_go_on(&store, &store.database());
+    fs::remove_dir_all(store.journal()).expect("it is ours");
+    store.to_sqlite();
+    exchanges_go_on(&store, &store.sqlite());
+}
+
+fn exchanges_go_on(store: &Store, database: &Path) {
+    let output = store.import(database, &[]);
     let report = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(report.contains("  1 messages of QoS 2 that their clients have"), "{report}");
     assert!(report.contains("  2 messages of QoS 2 published, which their publishers had not"), "{report}");
-    let broker = start(&store);
+    let broker = start(store);
     world::go_on_with_exchanges(&broker);
     assert!(broker.stop().success());
 }
@@ -222,7 +253,7 @@ fn torn_foreign_old_and_unfinished_databases_are_refused_and_nothing_is_made() {
         assert_eq!(names, 2, "nothing but the two databases");
     };
     refused(b"", "no database of Mosquitto");
-    refused(b"SQLite format 3\0 and more", "only `mosquitto.db` can");
+    refused(b"SQLite format 3\0 and more", "cut off");
     refused(b"listener 1883\nallow_anonymous true\n", "no database of Mosquitto");
     for length in [24, 40, whole.len() / 2, whole.len() - 1] {
         refused(&whole[..length], "cut off");
@@ -236,6 +267,93 @@ fn torn_foreign_old_and_unfinished_databases_are_refused_and_nothing_is_made() {
     refused(&running, "stop Mosquitto first");
     assert!(store.import(&bad, &["--snapshot"]).status.success());
     assert_eq!(fs::read(store.database()).expect("it is still there"), whole, "the database stays as it is");
+}
+
+#[test]
+fn torn_foreign_new_and_open_databases_of_sqlite_are_refused_and_nothing_is_made() {
+    let directory = TempDir::new().expect("there is a place for temporary files");
+    let store = Store(directory);
+    let names = || fs::read_dir(store.0.path()).expect("it is there").count();
+    let refused = |reason: &str| {
+        let before = names();
+        let output = store.import(&store.sqlite(), &[]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && said.contains(reason), "{reason}: {said}");
+        assert_eq!(names(), before, "{reason}: nothing is made");
+    };
+    let connection = sqlite::create(&store.sqlite());
+    let long = "pond".repeat(1_000);
+    connection.execute_batch("BEGIN").expect("it is new");
+    for number in 0..100 {
+        let statement = "INSERT INTO base_msgs VALUES (?, 0, ?, ?, 'ann', NULL, 1, 0, 0, 1, 1, NULL)";
+        // A text like a number becomes one in SQLite.
+        sqlite::put(&connection, statement, &[&number, &number.to_string(), &long.as_bytes()]);
+        sqlite::put(&connection, "INSERT INTO retains VALUES (?, ?)", &[&number.to_string(), &number]);
+    }
+    connection.execute_batch("COMMIT").expect("it has begun");
+    refused("stop Mosquitto first");
+    let report = store.import(&store.sqlite(), &["--snapshot"]);
+    assert!(String::from_utf8_lossy(&report.stdout).contains("100 retained messages"));
+    fs::remove_dir_all(store.journal()).expect("it is ours");
+    drop(connection);
+    let whole = fs::read(store.sqlite()).expect("it is there");
+    assert_eq!(names(), 1, "no changes are beside it");
+    assert!(store.import(&store.sqlite(), &[]).status.success());
+    assert_eq!(fs::read(store.sqlite()).expect("it is there"), whole, "the database stays as it is");
+    fs::remove_dir_all(store.journal()).expect("it is ours");
+    for length in [whole.len() / 2, whole.len() - 1, 100, 50] {
+        fs::write(store.sqlite(), &whole[..length]).expect("it is ours");
+        refused("cut off");
+    }
+    for (statement, reason) in [
+        ("UPDATE version_info SET minor = 2", "version 1.2"),
+        ("DROP TABLE version_info", "not Mosquitto's"),
+        ("UPDATE base_msgs SET qos = 300 WHERE store_id = 7", "qos is 300"),
+        ("UPDATE base_msgs SET properties = '[1]' WHERE store_id = 7", "the message to \"7\""),
+        ("UPDATE base_msgs SET topic = 'a/#' WHERE store_id = 7", "a/#"),
+    ] {
+        fs::write(store.sqlite(), &whole).expect("it is ours");
+        let connection = rusqlite::Connection::open(store.sqlite()).expect("it is a database");
+        sqlite::put(&connection, statement, &[]);
+        drop(connection);
+        refused(reason);
+    }
+}
+
+/// The database of SQLite has more than the other one: wills, and shared subscriptions.
+#[test]
+fn wills_in_a_database_of_sqlite_wait_on() {
+    let store = Store(TempDir::new().expect("there is a place for temporary files"));
+    let connection = sqlite::create(&store.sqlite());
+    let now = SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("it is later").as_secs();
+    for (name, due) in [("soon", now + 3), ("late", now + 3_600), ("past", now - 10)] {
+        // Session Expiry Interval for ever, Will Delay Interval 60 seconds.
+        let clients = "INSERT INTO clients VALUES (?, 'ann', 0, ?, 0, 1883, 0, 2, 1, -1, 60)";
+        sqlite::put(&connection, clients, &[&name, &due]);
+        let wills = "INSERT INTO wills VALUES (?, ?, ?, 4, 1, 1, ?)";
+        let properties = r#"[{"identifier":"content-type","value":"fish"}]"#;
+        sqlite::put(&connection, wills, &[&name, &b"gone", &format!("wills/{name}"), &properties]);
+        let subscriptions = "INSERT INTO subscriptions VALUES (?, '$share/pond/a', 1, 0)";
+        sqlite::put(&connection, subscriptions, &[&name]);
+    }
+    sqlite::put(&connection, "INSERT INTO wills VALUES ('other', NULL, 'wills/other', 0, 0, 0, NULL)", &[]);
+    drop(connection);
+    let output = store.import(&store.sqlite(), &[]);
+    let report = String::from_utf8_lossy(&output.stdout).into_owned();
+    for line in ["3 sessions", "3 wills that wait", "1 wills left out", "3 shared subscriptions left out"] {
+        assert!(report.contains(line), "{line}: {report}{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let broker = start(&store);
+    let mut watcher = Client::connect(broker.address(), &Connect::new(Version::V5, "watches"));
+    watcher.subscribe("wills/#");
+    for name in ["past", "soon"] {
+        let packet = watcher.read_packet();
+        let expected = [&packet::string(&format!("wills/{name}")), &[7, 3, 0, 4][..], b"fishgone"].concat();
+        assert_eq!(packet[2..], expected, "{name}");
+    }
+    assert!(broker.stop().success());
+    let found = inspect(&store.journal());
+    assert_eq!(found["wills"]["pending"], 1, "{found}");
 }
 
 /// A session acts for its user before the client comes back: the rules let a message into its queue, and it is nobody else's.

@@ -17,8 +17,6 @@ use body::{Body, Layout};
 
 /// The bytes at the beginning of every database.
 const MAGIC: &[u8; 15] = b"\x00\xB5\x00mosquitto db";
-/// The bytes at the beginning of every database of SQLite.
-const MAGIC_OF_SQLITE: &[u8] = b"SQLite format 3\0";
 /// The version of the format that Mosquitto writes since 2.0.
 const VERSION: u32 = 6;
 
@@ -40,6 +38,21 @@ pub struct Database {
     pub queued: Vec<Queued>,
     /// The numbers of messages that are retained.
     pub retained: Vec<u64>,
+    /// Wills that wait. `mosquitto.db` has none, and `mosquitto.sqlite3` has some.
+    pub wills: Vec<Will>,
+}
+
+/// A will that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Will {
+    /// The client identifier of the session.
+    pub client_id: String,
+    /// The message that will be published.
+    pub message: Message,
+    /// Will Delay Interval in seconds.
+    pub delay_secs: u32,
+    /// The time in seconds since 1970 at which the will is due. `None` if its client was connected.
+    pub due_unix_secs: Option<u64>,
 }
 
 /// A message that waits, or is retained.
@@ -102,6 +115,21 @@ pub enum Progress {
     Incoming(u16),
 }
 
+impl Progress {
+    /// The progress that Mosquitto stores as a direction, a state, and a packet identifier.
+    #[must_use]
+    pub fn of(direction: u8, state: u8, packet_id: u16) -> Self {
+        match (direction, state) {
+            (0, _) => Self::Incoming(packet_id),
+            // Waiting for PUBCOMP, or about to send PUBREL again.
+            (_, 6 | 8 | 9) => Self::HandedOver(packet_id),
+            // Waiting for PUBACK or PUBREC, or about to send PUBLISH again.
+            (_, 2..=5) if packet_id != 0 => Self::Sent(packet_id),
+            _ => Self::Waits,
+        }
+    }
+}
+
 /// A message in the queue of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Queued {
@@ -124,8 +152,6 @@ pub struct Queued {
 pub enum DatabaseError {
     /// The file does not begin like a database.
     Foreign,
-    /// The file is a database of Mosquitto's SQLite plugin, or of another program that uses SQLite.
-    Sqlite,
     /// The file is a database in another version of the format.
     Version(u32),
     /// The file ends inside a chunk, at this byte.
@@ -138,10 +164,6 @@ impl fmt::Display for DatabaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Foreign => f.write_str("this is no database of Mosquitto"),
-            Self::Sqlite => f.write_str(
-                "this is a database of SQLite, which cannot be read: only `mosquitto.db` can; clients subscribe again when \
-                 they find no session, and retained messages can be copied from one running broker to the other",
-            ),
             Self::Version(version) => write!(
                 f,
                 "the database has version {version} of the format, and only version 6 can be read: start and stop \
@@ -161,9 +183,6 @@ impl Database {
     /// # Errors
     /// The file is foreign, old, torn or damaged.
     pub fn read(file: &[u8]) -> Result<Self, DatabaseError> {
-        if file.starts_with(MAGIC_OF_SQLITE) {
-            return Err(DatabaseError::Sqlite);
-        }
         let header = file.get(..MAGIC.len() + 8).ok_or(DatabaseError::Foreign)?;
         if !header.starts_with(MAGIC) {
             return Err(DatabaseError::Foreign);
@@ -265,14 +284,7 @@ fn queued(body: &mut Body<'_>) -> Result<Queued, DatabaseError> {
     let (qos, state, flags, direction) = (body.qos()?, body.u8()?, body.u8()?, body.u8()?);
     let client_id = body.text(client_bytes)?;
     let identifiers = body.identifiers()?;
-    let progress = match (direction, state) {
-        (0, _) => Progress::Incoming(packet_id),
-        // Waiting for PUBCOMP, or about to send PUBREL again.
-        (_, 6 | 8 | 9) => Progress::HandedOver(packet_id),
-        // Waiting for PUBACK or PUBREC, or about to send PUBLISH again.
-        (_, 2..=5) if packet_id != 0 => Progress::Sent(packet_id),
-        _ => Progress::Waits,
-    };
+    let progress = Progress::of(direction, state, packet_id);
     Ok(Queued { client_id, message, qos, retain: flags & 0xF0 != 0, identifiers, progress })
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use base::{Content as MessageContent, Identifiers, Interest, Message, Now};
-use ledger::{Granted, Incarnation, MessageId, Queued, Record, WillFate};
+use ledger::{Granted, Incarnation, MessageId, Queued, Record, WillFate, WillRecord};
 use mosquitto::database::{self, Database, Progress};
 use topic::{TopicFilter, TopicName};
 use wire::{MessageProperties, PacketId, Qos};
@@ -30,9 +30,12 @@ pub(super) struct Tally {
     retained: usize,
     handed_over: usize,
     incoming: usize,
+    wills: usize,
+    other_wills: usize,
     expired_messages: usize,
     expired_sessions: usize,
     of_qos_0: usize,
+    shared: usize,
 }
 
 impl Content {
@@ -42,7 +45,7 @@ impl Content {
     /// The database has a topic or a property that MQTT does not allow.
     pub(super) fn of(database: &Database, now: Now) -> Result<Self, String> {
         let mut importing = Importing { database, now, records: Vec::new(), tally: Tally::default() };
-        let sessions = importing.sessions();
+        let sessions = importing.sessions()?;
         importing.subscriptions(&sessions)?;
         let mut places = Places::of(database);
         importing.queues(&sessions, &mut places)?;
@@ -104,7 +107,9 @@ impl<'a> Importing<'a> {
         expires_unix_secs.is_some_and(|expires| expires.saturating_mul(1_000) <= self.now.unix_ms)
     }
 
-    fn sessions(&mut self) -> Sessions<'a> {
+    fn sessions(&mut self) -> Result<Sessions<'a>, String> {
+        let mut wills: BTreeMap<_, _> =
+            self.database.wills.iter().map(|will| (will.client_id.as_str(), will)).collect();
         let mut incarnations = BTreeMap::new();
         for of in &self.database.sessions {
             if self.is_past(of.expires_unix_secs) || of.expiry_secs == 0 {
@@ -115,29 +120,56 @@ impl<'a> Importing<'a> {
             if incarnations.insert(of.client_id.as_str(), session).is_some() {
                 continue;
             }
-            // The interval began when the client left.
-            let left = of.expires_unix_secs.map(|expires| {
-                expires.saturating_mul(1_000).saturating_sub(u64::from(of.expiry_secs) * 1_000)
-            });
+            // Both intervals began when the client left.
+            let left = |until: u64, secs: u32| until.saturating_sub(u64::from(secs)).saturating_mul(1_000);
+            let will: Option<&database::Will> = wills.remove(of.client_id.as_str());
+            let due = will.and_then(|will| Some(left(will.due_unix_secs?, will.delay_secs)));
+            let left = of.expires_unix_secs.map(|expires| left(expires, of.expiry_secs)).or(due);
             let unix_ms = left.unwrap_or(self.now.unix_ms).min(self.now.unix_ms);
-            let (expiry_secs, will) = (of.expiry_secs, WillFate::Dropped);
+            let expiry_secs = of.expiry_secs;
             self.records.push(Record::Session { session, client_id: Cow::Owned(of.client_id.clone()) });
             // The rules of this user decide what the session may receive, and the identifier belongs to the user if names are
             // proved here. The place of the name is not in the database.
             let user = of.user.clone().map(Cow::Owned);
             let acts =
                 |user| Record::Principal { session, user: Some(user), is_proved: true, rules: "".into() };
+            let will = self.will(session, of, will)?;
             self.records.extend(user.map(acts));
             self.records.push(Record::Left { session, expiry_secs, unix_ms, will });
             self.tally.sessions += 1;
         }
-        incarnations
+        self.tally.other_wills = wills.len();
+        Ok(incarnations)
+    }
+
+    /// Writes the will of a session, whose delay began when the client left. A will has a number behind those of all messages.
+    fn will(
+        &mut self,
+        session: Incarnation,
+        of: &database::Session,
+        will: Option<&database::Will>,
+    ) -> Result<WillFate, String> {
+        let Some(will) = will else { return Ok(WillFate::Dropped) };
+        let last = self.database.messages.keys().next_back().copied().unwrap_or(0);
+        self.tally.wills += 1;
+        let id = MessageId(last + self.tally.wills as u64);
+        let body = Arc::new(message(&will.message, will.message.retain, self.now)?);
+        let record = WillRecord { id, message: Cow::Owned(body), delay_secs: will.delay_secs };
+        let (expiry_secs, rules) = (of.expiry_secs, Cow::Borrowed(""));
+        self.records.push(Record::Connected { session, expiry_secs, will: Some(record) });
+        if let Some(user) = of.user.clone().map(Cow::Owned) {
+            self.records.push(Record::WillPrincipal { will: id, user: Some(user), rules });
+        }
+        Ok(WillFate::Waits)
     }
 
     fn subscriptions(&mut self, sessions: &Sessions<'_>) -> Result<(), String> {
         for of in &self.database.subscriptions {
             let Some(session) = sessions.get(of.client_id.as_str()).copied() else { continue };
-            filter(of)?;
+            if filter(of)?.shared().is_some() {
+                self.tally.shared += 1;
+                continue;
+            }
             let filter = Cow::Owned(of.filter.clone());
             self.records.push(Record::Subscribed { session, filter, interest: interest(of) });
             self.tally.subscriptions += 1;
@@ -184,7 +216,9 @@ impl<'a> Importing<'a> {
             let interest = interest(subscription);
             let is_own = interest.no_local() && subscription.client_id == of.client_id;
             let granted_qos = interest.qos().min(qos(message.qos));
-            if granted_qos == Qos::AtMostOnce || is_own || !filter(subscription)?.matches(topic) {
+            let filter = filter(subscription)?;
+            let is_other = is_own || filter.shared().is_some() || !filter.matches(topic);
+            if granted_qos == Qos::AtMostOnce || is_other {
                 continue;
             }
             let retain = message.retain && interest.retain_as_published();
@@ -259,11 +293,14 @@ impl Tally {
             (self.retained, "retained messages"),
         ];
         let further = [
+            (self.wills, "wills that wait"),
             (self.handed_over, "messages of QoS 2 that their clients have, and whose exchanges go on"),
             (self.incoming, "messages of QoS 2 published, which their publishers had not released"),
             (self.expired_sessions, "sessions left out, because they have expired"),
             (self.expired_messages, "messages left out, because they have expired"),
             (self.of_qos_0, "messages of QoS 0 left out, which are not queued here"),
+            (self.other_wills, "wills left out, whose clients have no session"),
+            (self.shared, "shared subscriptions left out; their clients have to subscribe again"),
         ];
         let further = further.into_iter().filter(|(count, _)| *count > 0);
         for (count, what) in rows.into_iter().chain(further) {

@@ -1,6 +1,8 @@
 //! `pondhawk import FILE`: makes a data directory of Mosquitto's database.
 
 mod content;
+mod properties;
+mod sqlite;
 
 use std::fs;
 use std::io;
@@ -39,20 +41,24 @@ pub(crate) fn import(
     layer: FileLayer,
 ) -> io::Result<String> {
     let explain = |error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", file.display()));
+    let to = to.map_or_else(|| file.with_file_name(DIRECTORY), Path::to_owned);
+    let unfinished = with_ending(&to);
     let bytes = fs::read(file).map_err(|error| explain(&error))?;
-    let database = Database::read(&bytes).map_err(|error| explain(&error))?;
+    let database = if sqlite::is_one(&bytes) {
+        sqlite::read(file, bytes).map_err(|error| explain(&error))?
+    } else {
+        Database::read(&bytes).map_err(|error| explain(&error))?
+    };
     if !database.was_stopped && !is_snapshot_fine {
         let why = "Mosquitto has not written it at its end: stop Mosquitto first, or take what the file has with --snapshot";
         return Err(explain(&why));
     }
-    let to = to.map_or_else(|| file.with_file_name(DIRECTORY), Path::to_owned);
     if to.exists() {
         let why = format!("{} exists already, and nothing is added to it; move it away", to.display());
         return Err(explain(&why));
     }
     let now = now();
     let content = Content::of(&database, now).map_err(|error| explain(&error))?;
-    let unfinished = with_ending(&to);
     // Whatever is there, another import or somebody else has made it.
     if unfinished.symlink_metadata().is_ok() {
         let why = format!("{} is left of another import; delete it, and import again", unfinished.display());
