@@ -3,6 +3,7 @@
 mod admin;
 mod bans;
 mod descriptors;
+mod drain;
 mod include;
 mod limits;
 mod listeners;

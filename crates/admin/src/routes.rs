@@ -61,8 +61,13 @@ pub(crate) enum Action {
     Bans,
     Ban,
     LiftBan,
+    ShowDrain,
+    Drain,
+    EndDrain,
     Listeners,
     Configuration,
+    LogLevel,
+    SetLogLevel,
     Reload,
 }
 
@@ -222,8 +227,42 @@ pub const ROUTES: &[Route] = &[
         (&[], &[]),
         "Lift a ban",
     ),
+    get("/api/v1/drain", Action::ShowDrain, &[], "Whether new clients are refused, and how many are left"),
+    change(
+        ("POST", "/api/v1/drain"),
+        Role::Admin,
+        Action::Drain,
+        (
+            &[],
+            &[
+                optional(
+                    "server_reference",
+                    "string",
+                    "Another server for the clients, such as b.example:8883",
+                ),
+                optional("seconds", "integer", "Time in which the clients leave, up to 86400. Default: 60"),
+                optional("exit", "boolean", "Whether the broker ends when they have left. Default: false"),
+            ],
+        ),
+        "Refuse new clients, and disconnect those that are connected one after the other",
+    ),
+    change(
+        ("DELETE", "/api/v1/drain"),
+        Role::Admin,
+        Action::EndDrain,
+        (&[], &[]),
+        "End draining: clients may connect again",
+    ),
     get("/api/v1/listeners", Action::Listeners, &[], "Listeners, with their connections"),
     get("/api/v1/configuration", Action::Configuration, &[], "The configuration in force, without secrets"),
+    get("/api/v1/log-level", Action::LogLevel, &[], "The least severe level of lines that are logged"),
+    change(
+        ("PUT", "/api/v1/log-level"),
+        Role::Admin,
+        Action::SetLogLevel,
+        (&[], &[required("level", "string", "`warn`, `info`, `debug` or `trace`")]),
+        "Change the level of the log until the next reload, or the end of the process",
+    ),
     change(
         ("POST", "/api/v1/reload"),
         Role::Admin,

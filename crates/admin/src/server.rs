@@ -33,6 +33,8 @@ use crate::uri;
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Maximum number of headers of a request.
 const HEADERS_MAX: usize = 64;
+/// Fields of a body that name the thing that a request is about.
+const OBJECTS: [&str; 5] = ["topic", "kind", "value", "server_reference", "level"];
 /// Pause after a failure to accept, such as no free descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
@@ -109,6 +111,12 @@ pub trait Control: Send + Sync {
     fn in_force(&self) -> Arc<InForce>;
     /// Begins to read configuration, certificates, users and rules again.
     fn reload(&self);
+    /// The level of the log, as the configuration names it.
+    fn log_level(&self) -> &'static str;
+    /// Changes the level of the log until the next reload. A word that is no level has no effect.
+    fn set_log_level(&self, level: &str);
+    /// Begins to end the broker, as SIGTERM does.
+    fn stop(&self);
     /// Stores all bans for the next start.
     ///
     /// # Errors
@@ -143,6 +151,7 @@ pub(crate) struct Shared {
     attempts: Mutex<Attempts>,
     room: Room,
     pub(crate) bans_max: usize,
+    pub(crate) drains: api::Drains,
     body_bytes_max: usize,
     request_timeout: Duration,
 }
@@ -164,7 +173,7 @@ impl Asked {
     fn object(&self) -> String {
         let of_body = || {
             let body: serde_json::Value = serde_json::from_slice(&self.body).unwrap_or_default();
-            let texts = ["topic", "kind", "value"].into_iter().filter_map(|field| body.get(field)?.as_str());
+            let texts = OBJECTS.into_iter().filter_map(|field| body.get(field)?.as_str());
             texts.collect::<Vec<_>>().join(" ")
         };
         if self.values.is_empty() { of_body() } else { self.values.join(" ") }
@@ -202,6 +211,7 @@ pub fn start(settings: Settings, operator: Operator, control: Box<dyn Control>) 
         attempts: Mutex::default(),
         room: Room::default(),
         bans_max,
+        drains: api::Drains::default(),
         body_bytes_max,
         request_timeout,
     });

@@ -8,6 +8,7 @@ use topic::TopicFilter;
 use wire::{DisconnectReason, ReasonCode, Version};
 
 use crate::client::Client;
+use crate::drain::Drain;
 use crate::effects::Outside;
 use crate::ending::{By, Ending};
 use crate::filters::Filters;
@@ -45,6 +46,8 @@ pub enum Question {
     },
     /// Looks at each client again, because bans have changed.
     Recheck,
+    /// Begins to drain the shard, or ends that: new clients are refused, and those that are connected leave.
+    Drain(Option<Drain>),
     /// Publishes a message of the broker itself.
     Publish(Box<Message>),
 }
@@ -122,6 +125,10 @@ impl Shard {
             }
             Question::Recheck => {
                 self.users_changed();
+                Answer::Done(true)
+            }
+            Question::Drain(order) => {
+                self.drain(order, now.monotonic_ms);
                 Answer::Done(true)
             }
             Question::Publish(message) => {

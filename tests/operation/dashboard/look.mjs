@@ -111,6 +111,13 @@ try {
   await look("explain", "#/explain?publisher=toad&topic=Pond%2Fx&subscriber=frog%2F1&qos=0", "capital and small letters differ");
   await look("publish", "#/publish", "Publish a message");
   await look("listeners", "#/listeners", "127.0.0.1:");
+  await evaluate(`document.querySelector("input[name=seconds]").value = "3600";
+    document.querySelector("main form button").click(); document.querySelector("#ask button[value=yes]").click()`);
+  await look("draining", "#/listeners", "New clients are refused");
+  await look("not-ready", "#/", "the broker is being drained");
+  await look("draining-again", "#/listeners", "New clients are refused");
+  await evaluate(`document.querySelector("main section button").click()`);
+  await look("drained", "#/listeners", "Before maintenance");
   await look("figures", "#/figures", "clients/connected");
   await look("configuration", "#/configuration", "[admin]");
   await look("gone", "#/client/nobody", "there is no client nobody");

@@ -2,16 +2,22 @@
 
 mod bans;
 mod clients;
+mod drain;
 mod explain;
+mod log;
 mod payload;
 mod retained;
 mod status;
+
+use std::sync::Arc;
 
 use serde_json::json;
 
 use crate::answer::{Answer, Failure};
 use crate::routes::{self, Action};
 use crate::server::{Asked, Shared};
+
+pub(crate) use drain::Drains;
 
 /// The dashboard: one page, which asks the API for everything that it shows.
 const PAGE: &str = include_str!("../page/index.html");
@@ -26,7 +32,7 @@ const LIMIT_MAX: usize = 1_000;
 const QUESTIONS_MAX: usize = 64;
 
 /// Carries out a request that has the right to its route.
-pub(crate) async fn carry_out(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+pub(crate) async fn carry_out(asked: &Asked, shared: &Arc<Shared>) -> Result<Answer, Failure> {
     match asked.route.action {
         Action::Page => Ok(Answer::of("text/html; charset=utf-8", PAGE)),
         Action::Script => Ok(Answer::of("text/javascript; charset=utf-8", SCRIPT)),
@@ -50,10 +56,15 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Shared) -> Result<Answer, 
         Action::Bans => Ok(bans::list(shared)),
         Action::Ban => bans::add(asked, shared).await,
         Action::LiftBan => bans::lift(asked, shared),
+        Action::ShowDrain => Ok(drain::show(shared)),
+        Action::Drain => drain::begin(asked, shared).await,
+        Action::EndDrain => drain::end(shared).await,
         Action::Listeners => Ok(status::listeners(shared)),
         Action::Configuration => {
             Ok(Answer::json(&json!({ "toml": shared.control.in_force().configuration })))
         }
+        Action::LogLevel => Ok(log::level(shared)),
+        Action::SetLogLevel => log::set_level(asked, shared),
         Action::Reload => {
             shared.control.reload();
             Ok(Answer::json(&json!({ "reload": "begun", "outcome": "see the log" })))

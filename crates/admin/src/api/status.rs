@@ -27,6 +27,9 @@ async fn missing(shared: &Shared) -> Vec<String> {
     if shared.operator.is_memory_short() {
         missing.push("memory is short: nothing new is admitted (limits.memory_budget_bytes)".to_owned());
     }
+    if shared.drains.is_draining() {
+        missing.push("the broker is being drained: new clients are refused".to_owned());
+    }
     let figures = figures(shared);
     let is_set = |topic| figures.number(topic).is_some_and(|number| number > 0.0);
     for (topic, text) in [

@@ -264,12 +264,34 @@ async function publish() {
 }
 
 async function listeners() {
-  const found = await call("/api/v1/listeners");
+  const [found, drain] = await Promise.all([call("/api/v1/listeners"), call("/api/v1/drain")]);
   return [make("h1", {}, "Listeners"), table("Where clients connect", [
     ["Address", (one) => one.address],
     ["Transport", (one) => one.transport],
     ["Connections", (one) => number(one.connections), "number"],
-  ], found.listeners, "")];
+  ], found.listeners, ""),
+  make("h2", {}, "Drain"), ...drainParts(drain)];
+}
+
+function drainParts(drain) {
+  if (drain.draining) {
+    const exit = drain.exit ? "Then the broker ends." : "The broker goes on running.";
+    return [make("section", { class: "verdict warn" }, make("h3", {}, "New clients are refused"),
+      make("p", {}, `Clients connected: ${number(drain.clients)}. The last leave in ${duration(drain.seconds_left)}. ${exit}`),
+      drain.server_reference ? make("p", {}, `They are told to use ${drain.server_reference}.`) : null,
+      make("button", { type: "button", onclick: () => change(null, "/api/v1/drain", "DELETE", undefined, "Clients may connect again.") }, "End draining"))];
+  }
+  const form = make("form", { class: "row", onsubmit: (event) => {
+    event.preventDefault();
+    const { server_reference, seconds, exit } = values(form);
+    const body = { seconds: Number(seconds), exit: exit === "on", ...(server_reference && { server_reference }) };
+    change(`Refuse new clients, and disconnect all that are connected (${number(drain.clients)}) within ${seconds} seconds?`, "/api/v1/drain", "POST", body, "The broker is being drained.");
+  } },
+  field("Another server for the clients", { name: "server_reference", placeholder: "b.example:8883" }),
+  field("Seconds", { name: "seconds", type: "number", min: "0", max: "86400", value: "60", required: true }),
+  make("label", { class: "inline" }, make("input", { type: "checkbox", name: "exit" }), "End the broker when all have left"),
+  make("button", { class: "danger" }, "Drain"));
+  return [make("p", {}, "Before maintenance: new clients are refused, and those that are connected leave one after the other."), form];
 }
 
 async function figures(_, query) {
@@ -283,9 +305,19 @@ async function figures(_, query) {
 }
 
 async function configuration() {
-  const found = await call("/api/v1/configuration");
+  const [found, log] = await Promise.all([call("/api/v1/configuration"), call("/api/v1/log-level")]);
+  const levels = ["warn", "info", "debug", "trace"];
+  const form = make("form", { class: "row", onsubmit: (event) => {
+    event.preventDefault();
+    const { level } = values(form);
+    change(null, "/api/v1/log-level", "PUT", { level }, `The level of the log is ${level} until the next reload.`);
+  } },
+  make("label", {}, "Level of the log", make("select", { name: "level" },
+    (levels.includes(log.level) ? levels : [log.level, ...levels]).map((level) => make("option", { selected: level === log.level }, level)))),
+  make("button", {}, "Change until the next reload"));
   return [make("h1", {}, "Configuration in force"),
     make("p", {}, make("button", { type: "button", onclick: () => change("Read configuration, certificates, users and rules again?", "/api/v1/reload", "POST", undefined, "Reading again. The log has the outcome.") }, "Reload")),
+    form,
     make("pre", { tabindex: "0", "aria-label": "Configuration" }, found.toml)];
 }
 
