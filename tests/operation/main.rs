@@ -11,6 +11,7 @@ mod log;
 mod mounted;
 mod passed;
 mod pause;
+mod queues;
 mod reload;
 mod scan;
 mod secrets;

@@ -53,6 +53,13 @@ pub(crate) enum Action {
     Disconnect,
     EndSession,
     Subscriptions,
+    Queue,
+    DiscardQueue,
+    Groups,
+    Group,
+    Members,
+    GroupQueue,
+    DiscardGroupQueue,
     Explain,
     Retained,
     RetainedMessage,
@@ -83,6 +90,9 @@ const LIMIT: Parameter =
     optional("limit", "integer", "The most items of the answer, from 1 to 1000. Default: 100");
 const CURSOR: Parameter =
     optional("cursor", "string", "The `cursor` of the answer before, to go on behind it");
+
+const FILTER: Parameter =
+    optional("filter", "string", "Topic filter of the messages. Without one, all are discarded");
 
 const fn get(
     path: &'static str,
@@ -153,6 +163,45 @@ pub const ROUTES: &[Route] = &[
         Action::EndSession,
         (&[], &[]),
         "Disconnect a client, and end its session with subscriptions and queue",
+    ),
+    get(
+        "/api/v1/clients/{client_id}/queue",
+        Action::Queue,
+        &[LIMIT, CURSOR],
+        "Messages that wait for a lasting session, the next one first",
+    ),
+    change(
+        ("DELETE", "/api/v1/clients/{client_id}/queue"),
+        Role::Admin,
+        Action::DiscardQueue,
+        (&[FILTER, CURSOR], &[]),
+        "Discard messages that wait for a lasting session, all or those that match a filter",
+    ),
+    get(
+        "/api/v1/groups",
+        Action::Groups,
+        &[LIMIT, CURSOR, optional("match", "string", "Only groups whose filter has this text in it")],
+        "Groups that share a subscription",
+    ),
+    get("/api/v1/groups/{filter}", Action::Group, &[], "One group. Its filter begins with `$share/`"),
+    get(
+        "/api/v1/groups/{filter}/members",
+        Action::Members,
+        &[CURSOR],
+        "Members of a group, at most 256 in an answer",
+    ),
+    get(
+        "/api/v1/groups/{filter}/queue",
+        Action::GroupQueue,
+        &[LIMIT, CURSOR],
+        "Messages that wait for the members of a group, the next one first",
+    ),
+    change(
+        ("DELETE", "/api/v1/groups/{filter}/queue"),
+        Role::Admin,
+        Action::DiscardGroupQueue,
+        (&[FILTER, CURSOR], &[]),
+        "Discard messages that wait for the members of a group, all or those that match a filter",
     ),
     get(
         "/api/v1/explain",

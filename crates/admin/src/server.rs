@@ -176,7 +176,8 @@ impl Asked {
             let texts = OBJECTS.into_iter().filter_map(|field| body.get(field)?.as_str());
             texts.collect::<Vec<_>>().join(" ")
         };
-        if self.values.is_empty() { of_body() } else { self.values.join(" ") }
+        let of_path = self.values.iter().map(String::as_str).chain(self.parameter("filter"));
+        if self.values.is_empty() { of_body() } else { of_path.collect::<Vec<_>>().join(" ") }
     }
 
     /// A parameter of the query.

@@ -107,6 +107,12 @@ try {
   await look("overview", "#/", "Everything is fine");
   await look("clients", "#/clients", "frog/1");
   await look("client", "#/client/frog%2F1", "pond/#");
+  await look("queue", "#/client/newt", "<i>for the newt</i>");
+  await look("groups", "#/groups", "$share/workers/jobs/#");
+  await look("group", "#/group/%24share%2Fworkers%2Fjobs%2F%23", "job 2");
+  await evaluate(`document.querySelector("input[name=filter]").value = "jobs/odd";
+    document.querySelector("main form button").click(); document.querySelector("#ask button[value=yes]").click()`);
+  await look("discarded", "#/group/%24share%2Fworkers%2Fjobs%2F%23", "2 messages are discarded.");
   await look("retained", "#/retained", "<b>croak</b>");
   await look("explain", "#/explain?publisher=toad&topic=Pond%2Fx&subscriber=frog%2F1&qos=0", "capital and small letters differ");
   await look("publish", "#/publish", "Publish a message");

@@ -4,8 +4,10 @@ mod bans;
 mod clients;
 mod drain;
 mod explain;
+mod groups;
 mod log;
 mod payload;
+mod queues;
 mod retained;
 mod status;
 
@@ -48,6 +50,13 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Arc<Shared>) -> Result<Ans
         Action::Subscriptions => clients::subscriptions(asked, shared).await,
         Action::Disconnect => clients::disconnect(asked, shared).await,
         Action::EndSession => clients::end_session(asked, shared).await,
+        Action::Queue => queues::of_one_client(asked, shared).await,
+        Action::DiscardQueue => queues::discard_of_client(asked, shared).await,
+        Action::Groups => groups::list(asked, shared).await,
+        Action::Group => groups::one(asked, shared).await,
+        Action::Members => groups::members(asked, shared).await,
+        Action::GroupQueue => queues::of_one_group(asked, shared).await,
+        Action::DiscardGroupQueue => queues::discard_of_group(asked, shared).await,
         Action::Explain => explain::answer(asked, shared).await,
         Action::Retained => retained::list(asked, shared).await,
         Action::RetainedMessage => retained::one(asked, shared).await,

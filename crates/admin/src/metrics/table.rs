@@ -309,6 +309,13 @@ pub const METRICS: &[Metric] = &[
         },
         "The outcome of messages that went into a queue.",
     ),
+    one(
+        "queue_discarded_by_operator_total",
+        Counter,
+        Items,
+        at!("discarded/by_operator"),
+        "Messages that waited in a queue, and that an operator discarded.",
+    ),
     by(
         "queue_pending",
         Gauge,

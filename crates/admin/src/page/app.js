@@ -184,7 +184,80 @@ function more(path, query, cursor) {
   return make("p", {}, make("button", { type: "button", onclick: () => go(path, { ...next, cursor }) }, "Next page"));
 }
 
-async function client([id]) {
+// Messages that wait in a queue, with the way to discard them.
+async function queueParts(path, name, query) {
+  const asked = new URLSearchParams({ limit: "50", ...(query.get("cursor") && { cursor: query.get("cursor") }) });
+  const { messages, cursor } = await call(`${path}?${asked}`);
+  const discard = async (filter) => {
+    const what = filter ? `messages to ${filter}` : "all messages";
+    if (!(await ask(`Discard ${what} that wait for ${name}? They are lost.`))) return;
+    let count = 0, next = "";
+    try {
+      do {
+        const done = await call(`${path}?${new URLSearchParams({ ...(filter && { filter }), ...(next && { cursor: next }) })}`, "DELETE");
+        count += done.discarded;
+        next = done.cursor;
+      } while (next);
+      say(`${number(count)} messages are discarded.`);
+    } catch (error) {
+      say(`Refused: ${error.message}`);
+    }
+    show(false);
+  };
+  const form = make("form", { class: "row", onsubmit: (event) => { event.preventDefault(); discard(values(form).filter); } },
+    field("Topic filter (empty: all)", { name: "filter", placeholder: "pond/#" }), make("button", { class: "danger" }, "Discard"));
+  return [make("h2", {}, "Messages that wait"),
+    table("In the order in which they will be sent, with the beginnings of their payloads", [
+      ["Topic", (message) => message.topic ?? "on disk", "long"],
+      ["QoS", (message) => number(message.qos), "number"],
+      ["Size", (message) => bytes(message.bytes), "number"],
+      ["Payload", (message) => (message.topic == null ? "–" : `${message.payload}${message.is_whole ? "" : "…"}${message.encoding === "base64" ? " (base64)" : ""}`), "long"],
+      ["Expires in", (message) => duration(message.expires_in_seconds), "number"],
+      ["Publisher", (message) => message.publisher],
+    ], messages, "No message waits."),
+    more(location.hash.slice(1).split("?")[0], query, cursor),
+    messages.length ? form : null];
+}
+
+async function groups(_, query) {
+  const asked = new URLSearchParams({ limit: "100" });
+  for (const name of ["match", "cursor"]) if (query.get(name)) asked.set(name, query.get(name));
+  const found = await call(`/api/v1/groups?${asked}`);
+  const form = make("form", { class: "row", onsubmit: (event) => { event.preventDefault(); go("/groups", values(form)); } },
+    field("Filter has", { name: "match", type: "search", value: query.get("match") ?? "" }), make("button", {}, "Search"));
+  return [make("h1", {}, "Groups"), form,
+    table("Each message goes to one member of a group", [
+      ["Filter", (group) => make("a", { href: `#/group/${encode(group.filter)}` }, group.filter), "long"],
+      ["Dispatch", (group) => group.dispatch],
+      ["Members", (group) => number(group.members), "number"],
+      ["Connected", (group) => number(group.connected), "number"],
+      ["Waiting", (group) => number(group.queued_messages), "number"],
+      ["Not acknowledged", (group) => number(group.in_flight), "number"],
+    ], found.groups, query.get("match") ? "No group has this text." : "No client shares a subscription. A filter such as $share/workers/jobs/# makes a group."),
+    more("/groups", query, found.cursor)];
+}
+
+async function group([filter], query) {
+  const path = `/api/v1/groups/${encode(filter)}`;
+  const [found, { members, cursor }] = await Promise.all([call(path), call(`${path}/members`)]);
+  return [make("h1", {}, `Group ${filter}`),
+    cards([
+      ["Members", number(found.members), `${number(found.connected)} connected`],
+      ["Dispatch", found.dispatch, found.key ? `key: ${found.key}` : null],
+      ["Waiting", number(found.queued_messages), bytes(found.queued_bytes)],
+      ["Not acknowledged", number(found.in_flight), "messages under way"],
+    ]),
+    ...(await queueParts(`${path}/queue`, filter, query)),
+    make("h2", {}, "Members"),
+    table(cursor ? "The first 256 members" : "All members", [
+      ["Client", (member) => link(member.client_id)],
+      ["User", (member) => member.user],
+      ["Connected", (member) => (member.connected ? "yes" : "no")],
+      ["QoS", (member) => number(member.qos), "number"],
+    ], members, "")];
+}
+
+async function client([id], query) {
   const path = `/api/v1/clients/${encode(id)}`;
   const found = await call(path);
   const { subscriptions, cursor } = await call(`${path}/subscriptions`);
@@ -201,6 +274,7 @@ async function client([id]) {
       make("button", { type: "button", class: "danger", disabled: !found.connected, onclick: () => change(`Disconnect ${id}? Its session stays if it lasts, and its will is published.`, `${path}/connection`, "DELETE", undefined, `${id} is disconnected.`) }, "Disconnect"), " ",
       make("button", { type: "button", class: "danger", onclick: () => change(`End the session of ${id}? Its subscriptions and queued messages are lost.`, path, "DELETE", undefined, `The session of ${id} has ended.`) }, "End session"), " ",
       make("a", { href: `#/explain?subscriber=${encode(id)}` }, "Why does it not get a message?")),
+    ...(found.lasting ? await queueParts(`${path}/queue`, id, query) : []),
     make("h2", {}, "Subscriptions"),
     table(cursor ? "The first 256 subscriptions" : "All subscriptions", [
       ["Filter", (one) => one.filter, "long"],
@@ -331,7 +405,7 @@ function login(text) {
     make("p", {}, "The broker has printed the place of its token at its start. The token stays in this tab until it is closed.")];
 }
 
-const VIEWS = { "": overview, clients, client, retained, explain, publish, listeners, figures, configuration };
+const VIEWS = { "": overview, clients, client, groups, group, retained, explain, publish, listeners, figures, configuration };
 
 async function show(is_new) {
   clearTimeout(timer);
@@ -339,7 +413,7 @@ async function show(is_new) {
   const [path, search = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...rest] = path.split("/").map(decodeURIComponent);
   for (const anchor of document.querySelectorAll("nav a")) {
-    const is_here = anchor.getAttribute("href") === `#/${name === "client" ? "clients" : name}`;
+    const is_here = anchor.getAttribute("href") === `#/${{ client: "clients", group: "groups" }[name] ?? name}`;
     if (is_here) anchor.setAttribute("aria-current", "page"); else anchor.removeAttribute("aria-current");
   }
   const view = VIEWS[name] ?? overview;

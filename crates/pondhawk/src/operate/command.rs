@@ -49,6 +49,44 @@ pub(super) enum CtlCommand {
         /// Client identifier, as CONNECT has it
         client: String,
     },
+    /// List the messages that wait for a lasting session or a group
+    Queue {
+        /// Client identifier; with --group, the filter of the group
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// NAME is the filter of a group, such as $share/workers/jobs/#
+        #[arg(long)]
+        group: bool,
+        /// The most messages to list
+        #[arg(long, default_value_t = PIECE)]
+        limit: usize,
+    },
+    /// Discard messages that wait for a lasting session or a group
+    Discard {
+        /// Client identifier; with --group, the filter of the group
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// NAME is the filter of a group, such as $share/workers/jobs/#
+        #[arg(long)]
+        group: bool,
+        /// Topic filter of the messages
+        #[arg(long, required_unless_present = "all", conflicts_with = "all")]
+        filter: Option<String>,
+        /// All messages
+        #[arg(long)]
+        all: bool,
+    },
+    /// List groups that share a subscription
+    Groups {
+        /// Only groups whose filter has this text in it
+        #[arg(value_name = "TEXT", default_value = "")]
+        text: String,
+    },
+    /// List the members of a group
+    Members {
+        /// Filter of the group, such as $share/workers/jobs/#
+        filter: String,
+    },
     /// List retained messages that match a filter
     Retained {
         /// Topic filter of the messages
@@ -168,6 +206,12 @@ fn list(path: String, name: &'static str, columns: Columns) -> Listing {
     Listing { path, name, columns, limit: usize::MAX }
 }
 
+/// The path of a queue: of a client, or of a group with this filter.
+pub(super) fn of_queue(name: &str, is_group: bool) -> String {
+    let kind = if is_group { "groups" } else { "clients" };
+    format!("/api/v1/{kind}/{}/queue", encode(name))
+}
+
 fn of_client(client: &str) -> String {
     format!("/api/v1/clients/{}", encode(client))
 }
@@ -218,6 +262,16 @@ impl CtlCommand {
             }
             Self::Subscriptions { client } => {
                 list(format!("{}/subscriptions?", of_client(client)), "subscriptions", table::SUBSCRIPTIONS)
+            }
+            Self::Queue { name, group, limit } => {
+                let path = format!("{}?", of_queue(name, *group));
+                Listing { limit: *limit, ..list(path, "messages", table::QUEUE) }
+            }
+            Self::Groups { text } => {
+                list(format!("/api/v1/groups?match={}", encode(text)), "groups", table::GROUPS)
+            }
+            Self::Members { filter } => {
+                list(format!("/api/v1/groups/{}/members?", encode(filter)), "members", table::MEMBERS)
             }
             Self::Retained { filter, limit } => {
                 let path = format!("/api/v1/retained?filter={}", encode(filter));

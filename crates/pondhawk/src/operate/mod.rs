@@ -9,10 +9,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use client::{Server, encode};
-use command::{CtlCommand, Listing, Request};
+use command::{CtlCommand, Listing, Request, of_queue};
 
 /// Items that one request asks for.
 const PIECE: usize = 1_000;
@@ -116,6 +116,11 @@ fn run(server: &Server, CtlArguments { command, place }: &CtlArguments) -> io::R
         };
     }
     match command {
+        CtlCommand::Discard { name, group, filter, .. } => {
+            let discarded = discard(server, &of_queue(name, *group), filter.as_deref())?;
+            let found = json!({ "discarded": discarded });
+            if is_json { print(&format!("{found}\n")) } else { print(&table::fields(&found)) }
+        }
         CtlCommand::Counters { text } => {
             let all: Value = serde_json::from_str(&server.send("GET", "/api/v1/counters", None)?)?;
             let fields = all.as_object().into_iter().flatten().filter(|(topic, _)| topic.contains(text));
@@ -126,6 +131,21 @@ fn run(server: &Server, CtlArguments { command, place }: &CtlArguments) -> io::R
             let body = server.send("GET", "/api/v1/configuration", None)?;
             let value: Value = serde_json::from_str(&body)?;
             if is_json { print(&body) } else { print(value["toml"].as_str().unwrap_or_default()) }
+        }
+    }
+}
+
+/// Discards messages of a queue, piece by piece. Returns their number.
+fn discard(server: &Server, path: &str, filter: Option<&str>) -> io::Result<u64> {
+    let filter = filter.map(|filter| format!("&filter={}", encode(filter))).unwrap_or_default();
+    let (mut discarded, mut cursor) = (0, String::new());
+    loop {
+        let body = server.send("DELETE", &format!("{path}?{cursor}{filter}"), None)?;
+        let value: Value = serde_json::from_str(&body)?;
+        discarded += value["discarded"].as_u64().unwrap_or(0);
+        match value["cursor"].as_str() {
+            Some(next) => cursor = format!("cursor={}", encode(next)),
+            None => return Ok(discarded),
         }
     }
 }
