@@ -246,3 +246,42 @@ impl Line {
         self.queue.last().max(returned)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use base::Identifiers;
+
+    use super::*;
+    use crate::Settings;
+    use crate::entry::{Entry, Keeping};
+    use crate::lines::Lines;
+    use crate::record::{Granted, Incarnation};
+
+    fn entry() -> Entry {
+        let message = Arc::new(Message::of_server("t", b"x").expect("a topic"));
+        let granted = Granted { qos: Qos::AtLeastOnce, retain: false, identifiers: Identifiers::new() };
+        Keeping::new(&message, 1, None, None).one(granted, false, false)
+    }
+
+    /// Messages were taken out of the middle, and a younger one came back.
+    #[test]
+    fn each_message_is_in_one_window() {
+        let mut lines = Lines::new(&Settings::default());
+        let id = lines.insert_group("$share/g/#", Incarnation(1), None);
+        let line = lines.find_mut(id).expect("it was put there");
+        (1..=200).for_each(|number| line.push(MessageId(number), entry()));
+        (2..=100).for_each(|number| drop(line.queue.remove(MessageId(number))));
+        line.group_mut().expect("it is a group").put_back(MessageId(250), entry());
+        let (mut seen, mut after) = (Vec::new(), None);
+        loop {
+            let Window { messages, next } = line.window(after, LOOKED_AT);
+            seen.extend(messages.iter().map(|id| id.0));
+            after = next;
+            if next.is_none() {
+                break;
+            }
+        }
+        let expected: Vec<u64> = [1].into_iter().chain(101..=200).chain([250]).collect();
+        assert_eq!(seen, expected);
+    }
+}
