@@ -320,7 +320,7 @@ fn every_view_of_the_dashboard_shows_its_data_in_a_browser() {
     let output = node.output().expect("Node.js is there");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 20);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 23);
 }
 
 #[test]

@@ -115,6 +115,12 @@ try {
   await look("discarded", "#/group/%24share%2Fworkers%2Fjobs%2F%23", "2 messages are discarded.");
   await look("retained", "#/retained", "<b>croak</b>");
   await look("explain", "#/explain?publisher=toad&topic=Pond%2Fx&subscriber=frog%2F1&qos=0", "capital and small letters differ");
+  await look("bans-none", "#/bans", "Nobody is banned.");
+  await evaluate(`document.querySelector("input[name=value]").value = "toad<b>";
+    document.querySelector("input[name=reason]").value = "noisy";
+    document.querySelector("main form button").click(); document.querySelector("#ask button[value=yes]").click()`);
+  await look("bans", "#/bans", "toad<b>");
+  await look("explain-ban", "#/explain?publisher=toad%3Cb%3E&topic=pond%2Fx&subscriber=frog%2F1&qos=0", "is banned (client id toad<b>: noisy)");
   await look("publish", "#/publish", "Publish a message");
   await look("listeners", "#/listeners", "127.0.0.1:");
   await evaluate(`document.querySelector("input[name=seconds]").value = "3600";

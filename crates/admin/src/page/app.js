@@ -273,6 +273,7 @@ async function client([id], query) {
     make("p", {},
       make("button", { type: "button", class: "danger", disabled: !found.connected, onclick: () => change(`Disconnect ${id}? Its session stays if it lasts, and its will is published.`, `${path}/connection`, "DELETE", undefined, `${id} is disconnected.`) }, "Disconnect"), " ",
       make("button", { type: "button", class: "danger", onclick: () => change(`End the session of ${id}? Its subscriptions and queued messages are lost.`, path, "DELETE", undefined, `The session of ${id} has ended.`) }, "End session"), " ",
+      make("a", { href: `#/bans?kind=client_id&value=${encode(id)}` }, "Ban…"), " ",
       make("a", { href: `#/explain?subscriber=${encode(id)}` }, "Why does it not get a message?")),
     ...(found.lasting ? await queueParts(`${path}/queue`, id, query) : []),
     make("h2", {}, "Subscriptions"),
@@ -321,6 +322,31 @@ async function explain(_, query) {
   return [...page, make("section", { class: `verdict ${kind}` }, make("h2", {}, found.outcome.replaceAll("-", " ")),
     make("ol", {}, found.steps.map((step) => make("li", {}, step)))),
   found.nearly_matching.length ? table("Filters that nearly match", [["Filter", (one) => one.filter, "long"], ["Difference", (one) => one.difference, "long"]], found.nearly_matching, "") : null];
+}
+
+const KINDS = { client_id: "client", user: "user", address: "address or network" };
+
+async function bans(_, query) {
+  const { bans } = await call("/api/v1/bans");
+  const form = make("form", { class: "row", onsubmit: (event) => {
+    event.preventDefault();
+    const { kind, value, minutes, reason } = values(form);
+    const body = { kind, value, reason, ...(minutes && { seconds: Math.round(Number(minutes) * 60) }) };
+    change(`Ban the ${KINDS[kind]} ${value}${minutes ? ` for ${minutes} minutes` : " without end"}? Clients that are connected are disconnected.`, "/api/v1/bans", "POST", body, `${value} is banned.`);
+  } },
+  make("label", {}, "Kind", make("select", { name: "kind" }, Object.entries(KINDS).map(([kind, text]) => make("option", { value: kind, selected: kind === query.get("kind") }, text)))),
+  field("Value", { name: "value", required: true, value: query.get("value") ?? "" }),
+  field("Minutes (empty: without end)", { name: "minutes", type: "number", min: "1", step: "any" }),
+  field("Reason", { name: "reason", maxlength: "256" }),
+  make("button", { class: "danger" }, "Ban"));
+  return [make("h1", {}, "Bans"), form,
+    table("Clients that are kept out, the next ban to end first", [
+      ["Kind", (ban) => KINDS[ban.kind]],
+      ["Value", (ban) => ban.value, "long"],
+      ["Ends in", (ban) => duration(ban.seconds_left), "number"],
+      ["Reason", (ban) => ban.reason, "long"],
+      ["", (ban) => make("button", { type: "button", "aria-label": `Lift the ban of ${ban.value}`, onclick: () => change(`Lift the ban of ${ban.value}?`, `/api/v1/bans/${ban.kind}/${encode(ban.value)}`, "DELETE", undefined, `${ban.value} may connect again.`) }, "Lift")],
+    ], bans, "Nobody is banned.")];
 }
 
 async function publish() {
@@ -405,7 +431,7 @@ function login(text) {
     make("p", {}, "The broker has printed the place of its token at its start. The token stays in this tab until it is closed.")];
 }
 
-const VIEWS = { "": overview, clients, client, groups, group, retained, explain, publish, listeners, figures, configuration };
+const VIEWS = { "": overview, clients, client, groups, group, retained, explain, publish, bans, listeners, figures, configuration };
 
 async function show(is_new) {
   clearTimeout(timer);
