@@ -18,6 +18,7 @@ mod secrets;
 mod service;
 mod stop;
 mod sys;
+mod top;
 mod version1;
 mod watch;
 

@@ -48,6 +48,7 @@ pub(crate) enum Action {
     OpenApi,
     Status,
     Counters,
+    Shards,
     Clients,
     Client,
     Disconnect,
@@ -132,6 +133,7 @@ pub const ROUTES: &[Route] = &[
         "Version, time since the start, readiness, and the role of the token",
     ),
     get("/api/v1/counters", Action::Counters, &[], "All figures by their topics below $SYS/broker/"),
+    get("/api/v1/shards", Action::Shards, &[], "What each shard has received and sent"),
     get(
         "/api/v1/clients",
         Action::Clients,

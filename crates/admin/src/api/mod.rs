@@ -45,6 +45,7 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Arc<Shared>) -> Result<Ans
         Action::OpenApi => Ok(Answer::json(&routes::open_api(shared.version))),
         Action::Status => Ok(status::status(asked, shared).await),
         Action::Counters => Ok(status::counters(shared)),
+        Action::Shards => Ok(status::shards(shared)),
         Action::Clients => clients::list(asked, shared).await,
         Action::Client => clients::one(asked, shared).await,
         Action::Subscriptions => clients::subscriptions(asked, shared).await,

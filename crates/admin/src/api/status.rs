@@ -105,3 +105,20 @@ pub(crate) fn listeners(shared: &Shared) -> Answer {
     let listeners: Vec<Value> = in_force.listeners.iter().enumerate().map(describe).collect();
     Answer::json(&json!({ "listeners": listeners }))
 }
+
+pub(crate) fn shards(shared: &Shared) -> Answer {
+    let describe = |(shard, totals): (usize, broker::Totals)| {
+        json!({
+            "shard": shard,
+            "clients": totals.clients_connected,
+            "messages_received": totals.publish_received,
+            "messages_sent": totals.publish_sent,
+            "messages_dropped": totals.publish_dropped,
+            "bytes_received": totals.bytes_received,
+            "bytes_sent": totals.bytes_sent,
+            "waiting_messages": totals.waiting,
+        })
+    };
+    let totals = shared.operator.totals_by_shard().into_iter().enumerate();
+    Answer::json(&json!({ "shards": totals.map(describe).collect::<Vec<_>>() }))
+}

@@ -11,7 +11,10 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::{Value, json};
 
-use client::{Server, encode};
+pub(crate) use client::Server;
+use client::encode;
+pub(crate) use table::on_terminal;
+
 use command::{CtlCommand, Listing, Request, of_queue};
 
 /// Items that one request asks for.
@@ -31,7 +34,7 @@ pub(crate) struct Place {
     pub(crate) token_file: Option<PathBuf>,
     /// Print JSON, for scripts
     #[arg(long, global = true)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
