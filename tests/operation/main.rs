@@ -1,6 +1,7 @@
 //! Features for operators: limits, the log, `$SYS`, and an orderly end.
 
 mod admin;
+mod backups;
 mod bans;
 mod descriptors;
 mod drain;

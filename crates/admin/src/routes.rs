@@ -74,6 +74,8 @@ pub(crate) enum Action {
     EndDrain,
     Listeners,
     Configuration,
+    ShowBackup,
+    Backup,
     LogLevel,
     SetLogLevel,
     Reload,
@@ -306,6 +308,14 @@ pub const ROUTES: &[Route] = &[
     ),
     get("/api/v1/listeners", Action::Listeners, &[], "Listeners, with their connections"),
     get("/api/v1/configuration", Action::Configuration, &[], "The configuration in force, without secrets"),
+    get("/api/v1/backup", Action::ShowBackup, &[], "The last backup of the journal, which may be under way"),
+    change(
+        ("POST", "/api/v1/backup"),
+        Role::Admin,
+        Action::Backup,
+        (&[], &[required("name", "string", "Name of the new directory below `backup_dir` of [admin]")]),
+        "Copy the journal into a new directory, and check the copy",
+    ),
     get("/api/v1/log-level", Action::LogLevel, &[], "The least severe level of lines that are logged"),
     change(
         ("PUT", "/api/v1/log-level"),

@@ -34,7 +34,7 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Maximum number of headers of a request.
 const HEADERS_MAX: usize = 64;
 /// Fields of a body that name the thing that a request is about.
-const OBJECTS: [&str; 5] = ["topic", "kind", "value", "server_reference", "level"];
+const OBJECTS: [&str; 6] = ["topic", "kind", "value", "server_reference", "level", "name"];
 /// Pause after a failure to accept, such as no free descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
@@ -105,6 +105,51 @@ pub struct Queue {
     pub when_full: &'static str,
 }
 
+/// A backup of the journal.
+#[derive(Debug, Clone)]
+pub struct Backup {
+    /// Name of its directory.
+    pub name: String,
+    /// How far it is.
+    pub state: BackupState,
+    /// Bytes that were copied. Segments that the broker reuses meanwhile are copied again.
+    pub copied_bytes: u64,
+    /// The size of the journal when the backup began, in bytes.
+    pub total_bytes: u64,
+    /// The time that it has taken.
+    pub seconds: u64,
+    /// At the end: what was copied, or why it has failed.
+    pub text: Option<String>,
+}
+
+/// The state of a [`Backup`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackupState {
+    /// Files are copied.
+    Copying,
+    /// The copy is read.
+    Checking,
+    /// The copy is whole.
+    Done,
+    /// There is no copy.
+    Failed,
+}
+
+/// The reason why a backup does not begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BackupRefused {
+    /// There is no journal, or no directory for backups.
+    Off,
+    /// The name is no name of a directory.
+    Name,
+    /// There is something of this name.
+    Exists,
+    /// Another backup is under way.
+    Running,
+    /// The system refuses a thread.
+    Failed(String),
+}
+
 /// The parts of the process that only its main thread can change.
 pub trait Control: Send + Sync {
     /// The settings in force.
@@ -115,6 +160,13 @@ pub trait Control: Send + Sync {
     fn log_level(&self) -> &'static str;
     /// Changes the level of the log until the next reload. A word that is no level has no effect.
     fn set_log_level(&self, level: &str);
+    /// Begins a backup of the journal into a new directory of this name, on a thread of its own.
+    ///
+    /// # Errors
+    /// It cannot begin now.
+    fn begin_backup(&self, name: &str) -> Result<(), BackupRefused>;
+    /// The last backup since the start, which may be under way.
+    fn last_backup(&self) -> Option<Backup>;
     /// Begins to end the broker, as SIGTERM does.
     fn stop(&self);
     /// Stores all bans for the next start.

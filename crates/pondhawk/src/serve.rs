@@ -25,6 +25,7 @@ use crate::privileges::Successor;
 use crate::process::PidFile;
 use crate::reload::{Cause, Reload};
 use crate::running::Running;
+use crate::upkeep::Backups;
 use crate::watchdog::Watchdog;
 use crate::{FileLayer, admin, banner, certificates, limits, logging, process, store, variables};
 
@@ -67,6 +68,7 @@ pub(crate) fn serve(loaded: &Loaded, reload: Reload, file_layer: FileLayer) -> i
         in_force: running.in_force(),
         wishes: wishes.clone(),
         log_level: log.level(),
+        backups: Backups::new(config.data_dir.clone(), config.admin.backup_dir.clone()),
         bans: bans_file,
     });
     let admin = admin.map(|admin| admin.start(config, server.operator(), main_thread)).transpose()?;

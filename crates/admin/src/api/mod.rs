@@ -1,5 +1,6 @@
 //! The code behind each route.
 
+mod backup;
 mod bans;
 mod clients;
 mod drain;
@@ -73,6 +74,8 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Arc<Shared>) -> Result<Ans
         Action::Configuration => {
             Ok(Answer::json(&json!({ "toml": shared.control.in_force().configuration })))
         }
+        Action::ShowBackup => Ok(backup::show(shared)),
+        Action::Backup => backup::begin(asked, shared),
         Action::LogLevel => Ok(log::level(shared)),
         Action::SetLogLevel => log::set_level(asked, shared),
         Action::Reload => {

@@ -404,8 +404,22 @@ async function figures(_, query) {
   ], all, "No figure has this text.")];
 }
 
+function backupParts(last) {
+  const form = make("form", { class: "row", onsubmit: (event) => {
+    event.preventDefault();
+    const { name } = values(form);
+    change(null, "/api/v1/backup", "POST", { name }, `The backup ${name} has begun. Open this view again to see how far it is.`);
+  } },
+  field("Name of the new directory", { name: "name", required: true, pattern: "[A-Za-z0-9_\\-][A-Za-z0-9_.\\-]*", maxlength: "64" }),
+  make("button", {}, "Back up the journal"));
+  const is_running = last.state === "copying" || last.state === "checking";
+  const state = is_running ? `${last.name}: ${last.state}, ${bytes(last.copied_bytes)} of ${bytes(last.total_bytes)}`
+    : last.state === "none" ? "No backup was made since the start." : `${last.name}: ${last.state} after ${duration(last.seconds)}. ${last.text ?? ""}`;
+  return [make("h2", {}, "Backup"), make("p", {}, state), is_running ? null : form];
+}
+
 async function configuration() {
-  const [found, log] = await Promise.all([call("/api/v1/configuration"), call("/api/v1/log-level")]);
+  const [found, log, backup] = await Promise.all([call("/api/v1/configuration"), call("/api/v1/log-level"), call("/api/v1/backup")]);
   const levels = ["warn", "info", "debug", "trace"];
   const form = make("form", { class: "row", onsubmit: (event) => {
     event.preventDefault();
@@ -417,7 +431,8 @@ async function configuration() {
   make("button", {}, "Change until the next reload"));
   return [make("h1", {}, "Configuration in force"),
     make("p", {}, make("button", { type: "button", onclick: () => change("Read configuration, certificates, users and rules again?", "/api/v1/reload", "POST", undefined, "Reading again. The log has the outcome.") }, "Reload")),
-    form,
+    form, ...backupParts(backup),
+    make("h2", {}, "All settings"),
     make("pre", { tabindex: "0", "aria-label": "Configuration" }, found.toml)];
 }
 

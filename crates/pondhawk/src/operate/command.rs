@@ -168,6 +168,11 @@ pub(super) enum CtlCommand {
         #[arg(value_parser = LEVELS)]
         level: Option<String>,
     },
+    /// Copy the journal into a new directory below `backup_dir`, or show the last backup
+    Backup {
+        /// Name of the new directory
+        name: Option<String>,
+    },
     /// Read configuration, certificates, users and rules again
     Reload,
 }
@@ -246,6 +251,8 @@ impl CtlCommand {
                 let body = Some(json!({ "level": level }));
                 Request { method: "PUT", path: "/api/v1/log-level".to_owned(), body }
             }
+            Self::Backup { name: None } => get("/api/v1/backup"),
+            Self::Backup { name } => post("/api/v1/backup", Some(json!({ "name": name }))),
             Self::Reload => post("/api/v1/reload", None),
             _ => return None,
         })
