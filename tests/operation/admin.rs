@@ -361,13 +361,24 @@ fn each_role_has_its_rights() {
             ("GET", "/api/v1/clients"),
             ("DELETE", "/api/v1/clients/nobody/connection"),
             ("DELETE", "/api/v1/clients/nobody"),
+            ("GET", "/api/v1/drain"),
+            ("DELETE", "/api/v1/drain"),
+            ("GET", "/api/v1/groups"),
+            ("DELETE", "/api/v1/clients/nobody/queue"),
+            ("DELETE", "/api/v1/groups/nobody/queue"),
+            ("POST", "/api/v1/backup"),
+            ("PUT", "/api/v1/log-level"),
         ];
         requests.map(|(method, path)| server.send(method, path, "", "").status)
     };
-    assert_eq!(statuses("viewer-0123456789abcdef"), [200, 200, 403, 403]);
-    assert_eq!(statuses("operator-0123456789abcdef"), [200, 200, 404, 403]);
-    assert_eq!(statuses("admin-0123456789abcdef"), [200, 200, 404, 404]);
-    assert_eq!(statuses("viewer-0123456789abcdeg"), [200, 401, 401, 401]);
+    assert_eq!(statuses("viewer-0123456789abcdef"), [200, 200, 403, 403, 200, 403, 200, 403, 403, 403, 403]);
+    assert_eq!(
+        statuses("operator-0123456789abcdef"),
+        [200, 200, 404, 403, 200, 403, 200, 403, 403, 403, 403]
+    );
+    // Behind the last two, there is no body.
+    assert_eq!(statuses("admin-0123456789abcdef"), [200, 200, 404, 404, 200, 404, 200, 404, 404, 415, 415]);
+    assert_eq!(statuses("viewer-0123456789abcdeg"), [200, 401, 401, 401, 401, 401, 401, 401, 401, 401, 401]);
     let secrets = server.with_token("viewer-0123456789abcdef").get("/api/v1/configuration").body;
     assert!(secrets.contains("[admin]") && !secrets.contains("0123456789abcdef"), "{secrets}");
 }
