@@ -34,7 +34,7 @@ const FRESH_KINDS: [Kind; 10] = [
     Kind::Disk,
     Kind::Reload,
     Kind::Wide,
-    Kind::Ordinary,
+    Kind::Discard,
     Kind::Held,
 ];
 /// A fault that is planted on purpose is found in at most so many runs.
@@ -131,12 +131,13 @@ pub(crate) fn run(options: &Options) -> bool {
         tight,
         in_parts,
         reloads,
+        discarded,
         ..
     } = all;
     println!(
         "{runs} runs, {steps} steps, {published} messages published, {delivered} delivered; {crashes} crashes, {failures} \
          failures of the journal, {recycled} segments used again, {given_disk} limits raised in the end; memory was \
-         short in {tight} steps, and an output above 256 KiB in {in_parts}; {reloads} reloads; in {seconds:.1} s"
+         short in {tight} steps, and an output above 256 KiB in {in_parts}; {reloads} reloads; {discarded} messages discarded by an operator; in {seconds:.1} s"
     );
     if failed > 0 {
         println!("{failed} runs have failed");
@@ -167,7 +168,9 @@ fn is_found(fault: Fault) -> bool {
 /// The kind of this name.
 fn kind(name: Option<&str>) -> Result<Kind, String> {
     let found = Kind::ALL.iter().find(|(known, _)| name == Some(known)).map(|(_, kind)| *kind);
-    found.ok_or_else(|| "--only needs a kind: ordinary, disk, memory, held, wide or reload".to_owned())
+    found.ok_or_else(|| {
+        "--only needs a kind: ordinary, disk, memory, held, wide, reload or discard".to_owned()
+    })
 }
 
 #[derive(Debug, Default)]
@@ -190,6 +193,7 @@ impl Summary {
         all.tight += tally.tight;
         all.in_parts += tally.in_parts;
         all.reloads += tally.reloads;
+        all.discarded += tally.discarded;
     }
 }
 
@@ -199,7 +203,7 @@ fn fixed_seeds(kind: Kind, first: u64) -> impl Iterator<Item = Run> {
         Kind::Ordinary => &ONCE_FAILED,
         Kind::Disk => &ONCE_FAILED_OF_DISK,
         Kind::Reload => &ONCE_FAILED_OF_RELOAD,
-        Kind::Memory | Kind::Held | Kind::Wide => &[],
+        Kind::Memory | Kind::Held | Kind::Wide | Kind::Discard => &[],
     };
     let later = once_failed.iter().copied().filter(move |seed| *seed >= first);
     (0..first).chain(later).map(move |seed| Run { kind, seed })

@@ -64,17 +64,20 @@ pub(crate) enum Kind {
     Wide,
     /// An operator changes the configuration of running brokers, and some of its files have mistakes.
     Reload,
+    /// An operator discards messages that wait in queues.
+    Discard,
 }
 
 impl Kind {
     /// All of them, with their names.
-    pub(crate) const ALL: [(&str, Self); 6] = [
+    pub(crate) const ALL: [(&str, Self); 7] = [
         ("ordinary", Self::Ordinary),
         ("disk", Self::Disk),
         ("memory", Self::Memory),
         ("held", Self::Held),
         ("wide", Self::Wide),
         ("reload", Self::Reload),
+        ("discard", Self::Discard),
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -207,7 +210,7 @@ const FILTERS: [&str; 14] = [
 impl Scenario {
     pub(crate) fn draw(kind: Kind, random: &mut Random) -> Self {
         match kind {
-            Kind::Ordinary | Kind::Memory | Kind::Held | Kind::Reload => {
+            Kind::Ordinary | Kind::Memory | Kind::Held | Kind::Reload | Kind::Discard => {
                 let topics = topics(random);
                 Self::about(topics, random)
             }
@@ -340,7 +343,7 @@ impl Scenario {
                     self.payload_bytes_max = self.payload_bytes_max.max(6_000);
                 }
             }
-            Kind::Ordinary | Kind::Disk | Kind::Wide => {}
+            Kind::Ordinary | Kind::Disk | Kind::Wide | Kind::Discard => {}
         }
         if seed % 4 != 3 {
             return;

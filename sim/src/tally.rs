@@ -22,6 +22,8 @@ pub(crate) struct Tally {
     pub(crate) in_parts: u64,
     /// Valid configurations that have replaced others.
     pub(crate) reloads: usize,
+    /// Messages that an operator discarded.
+    pub(crate) discarded: usize,
     pub(crate) digest: u64,
 }
 

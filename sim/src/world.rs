@@ -13,6 +13,7 @@ use ledger::{Addressed, Ledger};
 
 use crate::broker::Process;
 use crate::client::{Client, Mood};
+use crate::discards::Discards;
 use crate::disk::{Crash, Disk};
 use crate::most::Most;
 use crate::network::Network;
@@ -82,6 +83,8 @@ pub(crate) struct World {
     disk_bytes_least: u64,
     /// In runs with reloads.
     operator: Option<Operator>,
+    /// In runs in which messages are discarded.
+    discards: Option<Discards>,
     tally: Tally,
 }
 
@@ -120,6 +123,7 @@ impl World {
             held: None,
             disk_bytes_least: 0,
             operator,
+            discards: (kind == Kind::Discard).then(|| Discards::draw(seed)),
             tally: Tally::default(),
         };
         note!(world.scene.trace, ("world"), "{:?}", world.scenario);
@@ -157,6 +161,7 @@ impl World {
         let (published, delivered) = self.scene.oracle.tally();
         self.tally.steps = self.scene.trace.step;
         self.tally.reloads = self.operator.as_ref().map_or(0, |operator| operator.reloads);
+        self.tally.discarded = self.discards.as_ref().map_or(0, Discards::discarded);
         (self.tally.published, self.tally.delivered) = (published, delivered);
         self.tally.digest = self.scene.trace.digest();
         Ok(self.tally)
@@ -178,6 +183,9 @@ impl World {
         let weather = self.scenario.weather;
         self.end_or_begin()?;
         self.reload();
+        if let (Some(discards), Some(process)) = (&mut self.discards, &mut self.process) {
+            discards.turn(process, &self.scenario, &mut self.scene);
+        }
         match self.random.weighted(&weather.weights) {
             0 => {
                 let shard = self.random.below(self.scenario.shards);

@@ -106,7 +106,19 @@ impl Server {
         serde_json::from_str(&answer.body).expect("the answer is JSON")
     }
 
-    fn publish(&self, body: &Value) -> Answer {
+    /// Runs a command with this server and its token. Returns whether it has succeeded, and all that it has printed.
+    pub(super) fn run(&self, words: &[&str]) -> (bool, String) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("token");
+        std::fs::write(&file, &self.token).expect("it is ours");
+        let mut command = std::process::Command::new(pondhawk_tests::pondhawk());
+        command.args(words).args(["--admin", &self.address.to_string(), "--token-file"]).arg(&file);
+        let output = command.env("HOME", directory.path()).output().expect("it can be run");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(text).expect("it prints text"))
+    }
+
+    pub(super) fn publish(&self, body: &Value) -> Answer {
         self.send("POST", "/api/v1/publish", "Content-Type: application/json\r\n", &body.to_string())
     }
 }
@@ -247,17 +259,7 @@ fn an_explanation_names_the_reason() {
 fn the_api_is_there_on_the_command_line() {
     let (broker, server) = broker("");
     let _frog = broker.client(Version::V3_1_1, "frog");
-    let directory = tempfile::tempdir().expect("a directory");
-    let file = directory.path().join("token");
-    std::fs::write(&file, &server.token).expect("it is ours");
-    let run = |words: &[&str]| {
-        let address = server.address.to_string();
-        let mut command = std::process::Command::new(pondhawk_tests::pondhawk());
-        command.args(words).args(["--admin", &address, "--token-file"]).arg(&file);
-        let output = command.env("HOME", directory.path()).output().expect("it can be run");
-        let text = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8(text).expect("it prints text"))
-    };
+    let run = |words: &[&str]| server.run(words);
     let clients = until("the client is listed", || {
         let (_, text) = run(&["ctl", "clients"]);
         text.contains("frog").then_some(text)
@@ -272,6 +274,9 @@ fn the_api_is_there_on_the_command_line() {
     let (_, bans) = run(&["ctl", "bans"]);
     assert_eq!(bans, "KIND  VALUE  SECONDS LEFT  REASON\nuser  ann/1  -             noisy\n");
     assert!(run(&["ctl", "lift-ban", "user", "ann/1"]).0);
+    assert_eq!(run(&["ctl", "log-level"]), (true, "level  info\n".to_owned()));
+    assert!(run(&["ctl", "log-level", "warn"]).0);
+    assert_eq!(run(&["ctl", "log-level"]).1, "level  warn\n");
     let (is_done, text) = run(&["ctl", "client", "toad"]);
     assert_eq!((is_done, text.as_str()), (false, "error: there is no client toad\n"));
     let (_, text) = run(&["explain", "--publisher", "toad", "--topic", "a", "--subscriber", "frog"]);
@@ -305,6 +310,7 @@ fn every_view_of_the_dashboard_shows_its_data_in_a_browser() {
     let body = json!({ "topic": "pond/x", "payload": "<b>croak</b>", "retain": true });
     assert_eq!(server.publish(&body).status, 200);
     until("it is retained", || (server.get("/api/v1/retained/pond%2Fx").status == 200).then_some(()));
+    crate::queues::leave_messages(&broker, &server);
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/operation/dashboard/look.mjs");
     let mut node = pondhawk_tests::node();
     let profile = tempfile::tempdir().expect("a directory");
@@ -314,7 +320,7 @@ fn every_view_of_the_dashboard_shows_its_data_in_a_browser() {
     let output = node.output().expect("Node.js is there");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 12);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 23);
 }
 
 #[test]
@@ -355,13 +361,24 @@ fn each_role_has_its_rights() {
             ("GET", "/api/v1/clients"),
             ("DELETE", "/api/v1/clients/nobody/connection"),
             ("DELETE", "/api/v1/clients/nobody"),
+            ("GET", "/api/v1/drain"),
+            ("DELETE", "/api/v1/drain"),
+            ("GET", "/api/v1/groups"),
+            ("DELETE", "/api/v1/clients/nobody/queue"),
+            ("DELETE", "/api/v1/groups/nobody/queue"),
+            ("POST", "/api/v1/backup"),
+            ("PUT", "/api/v1/log-level"),
         ];
         requests.map(|(method, path)| server.send(method, path, "", "").status)
     };
-    assert_eq!(statuses("viewer-0123456789abcdef"), [200, 200, 403, 403]);
-    assert_eq!(statuses("operator-0123456789abcdef"), [200, 200, 404, 403]);
-    assert_eq!(statuses("admin-0123456789abcdef"), [200, 200, 404, 404]);
-    assert_eq!(statuses("viewer-0123456789abcdeg"), [200, 401, 401, 401]);
+    assert_eq!(statuses("viewer-0123456789abcdef"), [200, 200, 403, 403, 200, 403, 200, 403, 403, 403, 403]);
+    assert_eq!(
+        statuses("operator-0123456789abcdef"),
+        [200, 200, 404, 403, 200, 403, 200, 403, 403, 403, 403]
+    );
+    // Behind the last two, there is no body.
+    assert_eq!(statuses("admin-0123456789abcdef"), [200, 200, 404, 404, 200, 404, 200, 404, 404, 415, 415]);
+    assert_eq!(statuses("viewer-0123456789abcdeg"), [200, 401, 401, 401, 401, 401, 401, 401, 401, 401, 401]);
     let secrets = server.with_token("viewer-0123456789abcdef").get("/api/v1/configuration").body;
     assert!(secrets.contains("[admin]") && !secrets.contains("0123456789abcdef"), "{secrets}");
 }

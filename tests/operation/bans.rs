@@ -82,6 +82,32 @@ fn a_ban_of_users_and_networks_ends_after_its_time() {
 }
 
 #[test]
+fn an_explanation_names_the_ban_of_a_client() {
+    let directory = data_dir();
+    let (broker, server) = start(directory.path());
+    let mut frog =
+        broker.client_with(&Connect { clean_start: false, ..Connect::new(Version::V3_1_1, "frog") });
+    frog.subscribe("pond/#");
+    let _toad = broker.client(Version::V5, "toad");
+    let explain = |publisher: &str, subscriber: &str| {
+        let path = format!("/api/v1/explain?publisher={publisher}&topic=pond/x&subscriber={subscriber}");
+        let value = server.value(&path);
+        (value["reason"].clone(), value["steps"].to_string())
+    };
+    assert_eq!(explain("toad", "frog").0, "delivered");
+    assert_eq!(ban(&server, &json!({ "kind": "client_id", "value": "frog", "reason": "noisy" })).status, 200);
+    assert!(frog.read_to_end().is_empty());
+    until("the frog is away", || (server.value("/api/v1/clients/frog")["connected"] == false).then_some(()));
+    let (reason, steps) = explain("toad", "frog");
+    assert_eq!(reason, "subscriber_banned");
+    assert!(steps.contains("frog is banned (client id frog: noisy)"), "{steps}");
+    let (reason, steps) = explain("frog", "toad");
+    assert!(reason == "publisher_banned" && steps.contains("publishes nothing"), "{steps}");
+    assert_eq!(server.send("DELETE", "/api/v1/bans/client_id/frog", "", "").status, 200);
+    assert_eq!(explain("toad", "frog").0, "offline_qos_0");
+}
+
+#[test]
 fn bans_are_bounded_and_mistakes_are_named() {
     let directory = data_dir();
     let (_broker, server) = start(directory.path());

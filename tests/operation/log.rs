@@ -1,8 +1,10 @@
 //! One line for each connect, refusal and disconnect: who, from where, and why.
 
 use pondhawk_tests::packet::Connect;
-use pondhawk_tests::{Broker, RawClient, Version, packet};
+use pondhawk_tests::{Broker, Options, RawClient, Version, packet, until};
+use serde_json::{Value, json};
 
+use crate::admin::Server;
 use crate::brokers;
 
 /// The line about what happened to this connection.
@@ -140,4 +142,34 @@ fn lines_for_programs_are_json_objects() {
         assert_eq!(line["reason"], "0x00 (Normal disconnection)", "{line}");
         assert_eq!(line["why"], "the client disconnected", "{line}");
     }
+}
+
+#[test]
+fn an_operator_changes_the_level_until_the_next_reload() {
+    let settings = "[log]\nlevel = \"warn\"\n[admin]\naddress = \"127.0.0.1:0\"\n".to_owned();
+    let broker = Broker::start(&Options { settings, ..Options::default() });
+    let server = Server::of(&broker);
+    let set = |level: Value| {
+        let body = json!({ "level": level }).to_string();
+        server.send("PUT", "/api/v1/log-level", "Content-Type: application/json\r\n", &body)
+    };
+    let _frog = broker.client(Version::V5, "frog");
+    let answered = set(json!("debug"));
+    assert_eq!(answered.status, 200, "{}", answered.body);
+    broker.wait_for_log("action=SetLogLevel on=\"debug\" role=\"admin\"");
+    let _toad = broker.client(Version::V5, "toad");
+    broker.wait_for_log("toad");
+    assert!(broker.log_lines("frog").is_empty(), "nothing is logged afterwards");
+    assert_eq!(server.value("/api/v1/log-level"), json!({ "level": "debug" }));
+    for wrong in [json!("off"), json!("error"), json!("loud"), json!(1), Value::Null] {
+        assert_eq!(set(wrong.clone()).status, 400, "{wrong}");
+    }
+    broker.hang_up();
+    until("the level is that of the configuration", || {
+        (server.value("/api/v1/log-level")["level"] == "warn").then_some(())
+    });
+    let _newt = broker.client(Version::V5, "newt");
+    let _reload = server.send("POST", "/api/v1/reload", "", "");
+    broker.wait_for_log("action=Reload");
+    assert!(broker.log_lines("newt").is_empty(), "connections are no warnings");
 }

@@ -1,8 +1,10 @@
 //! Features for operators: limits, the log, `$SYS`, and an orderly end.
 
 mod admin;
+mod backups;
 mod bans;
 mod descriptors;
+mod drain;
 mod include;
 mod limits;
 mod listeners;
@@ -10,12 +12,14 @@ mod log;
 mod mounted;
 mod passed;
 mod pause;
+mod queues;
 mod reload;
 mod scan;
 mod secrets;
 mod service;
 mod stop;
 mod sys;
+mod top;
 mod version1;
 mod watch;
 

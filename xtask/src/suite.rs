@@ -74,9 +74,9 @@ const BESIDE: &str = "soak";
 /// Number of new seeds, which take about half a minute.
 const FRESH_RUNS: &str = "1000";
 /// The same of runs with threads that do not run for a while, with little memory, with many receivers of large messages, and
-/// with reloads. Each takes about a quarter of a minute.
-const FRESH_RUNS_OF: [(&str, &str); 4] =
-    [("held", "400"), ("memory", "200"), ("wide", "100"), ("reload", "600")];
+/// with reloads, and with discarded messages. Each takes about a quarter of a minute.
+const FRESH_RUNS_OF: [(&str, &str); 5] =
+    [("held", "400"), ("memory", "200"), ("wide", "100"), ("reload", "600"), ("discard", "400")];
 /// Number of seeds with a limited log, which take about eight seconds.
 const DISK_RUNS: &str = "40";
 /// Number of new seeds with a limited log, which take about half a minute.

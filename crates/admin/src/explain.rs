@@ -22,6 +22,10 @@ pub(crate) struct Situation<'a> {
     pub(crate) topic: &'a str,
     pub(crate) qos: Qos,
     pub(crate) subscriber: &'a str,
+    /// The ban that keeps the publisher out, in words.
+    pub(crate) publisher_ban: Option<&'a str>,
+    /// The ban that keeps the subscriber out, in words.
+    pub(crate) subscriber_ban: Option<&'a str>,
     /// `None` if the broker does not know the client.
     pub(crate) receiver: Option<Receiver<'a>>,
     pub(crate) realms: &'a Realms,
@@ -113,11 +117,24 @@ pub(crate) fn explain(of: &Situation<'_>) -> Explanation {
         let text = "topics below $SYS are the broker's: messages of clients to them are dropped";
         return so_far.end(Outcome::NotDelivered, "reserved_topic", text);
     }
+    if let Some(ban) = of.publisher_ban {
+        let text = format!("{} is banned ({ban}): it cannot connect, and publishes nothing", of.publisher);
+        return so_far.end(Outcome::NotDelivered, "publisher_banned", text);
+    }
     match may(of.realms, of.publisher_principal, (of.publisher, topic), Action::Publish) {
         Ok(text) => so_far.steps.push(text),
         Err(text) => return so_far.end(Outcome::NotDelivered, "publish_not_authorized", text),
     }
+    if let Some(ban) = of.subscriber_ban {
+        so_far
+            .steps
+            .push(format!("{} is banned ({ban}): it cannot connect until the ban ends", of.subscriber));
+    }
     let Some(receiver) = &of.receiver else {
+        if of.subscriber_ban.is_some() {
+            let text = format!("{} has no session: no message waits for it", of.subscriber);
+            return so_far.end(Outcome::NotDelivered, "subscriber_banned", text);
+        }
         let text = format!(
             "{} is not connected and has no session: it never connected, its session has expired, or the session ended with \
              the connection",
@@ -173,7 +190,12 @@ fn receive(
         "the message has QoS {}, and reaches {} with QoS {}",
         of.qos as u8, of.subscriber, qos as u8
     ));
-    state(so_far, of.subscriber, receiver, qos)
+    let ended = state(so_far, of.subscriber, receiver, qos);
+    let is_away = matches!(ended.reason, "offline" | "offline_qos_0");
+    match of.subscriber_ban {
+        Some(_) if is_away => Explanation { reason: "subscriber_banned", ..ended },
+        _ => ended,
+    }
 }
 
 /// The part of the explanation about the state of the subscriber.
@@ -321,6 +343,8 @@ mod tests {
         level: Option<Level>,
         waiting: usize,
         queue_full: &'a str,
+        /// The bans of the publisher and of the subscriber.
+        bans: [Option<&'a str>; 2],
     }
 
     const CASE: Case<'static> = Case {
@@ -332,6 +356,7 @@ mod tests {
         level: Some(Level::Open),
         waiting: 0,
         queue_full: "end-session",
+        bans: [None; 2],
     };
 
     fn outcome(case: &Case<'_>) -> (Outcome, &'static str, String) {
@@ -343,6 +368,8 @@ mod tests {
             topic: case.topic,
             qos: case.qos,
             subscriber: "b",
+            publisher_ban: case.bans[0],
+            subscriber_ban: case.bans[1],
             receiver: Some(Receiver {
                 principal: &principal,
                 level: case.level,
@@ -392,6 +419,18 @@ mod tests {
                 NotDelivered,
                 "slow",
             ),
+            (Case { bans: [Some("noisy"), None], ..subscribed("#") }, NotDelivered, "publisher_banned"),
+            (
+                Case { bans: [None, Some("noisy")], level: None, ..subscribed("#") },
+                Waits,
+                "subscriber_banned",
+            ),
+            (
+                Case { bans: [None, Some("noisy")], level: None, qos: Qos::AtMostOnce, ..subscribed("#") },
+                NotDelivered,
+                "subscriber_banned",
+            ),
+            (Case { bans: [None, Some("noisy")], ..subscribed("a") }, NotDelivered, "no_matching_filter"),
             (Case { level: Some(Level::Over), ..subscribed("#") }, Waits, "full"),
             (Case { waiting: 5, ..subscribed("#") }, Waits, "window_full"),
             (Case { waiting: 100, level: None, ..subscribed("#") }, NotDelivered, "queue_full"),
@@ -423,6 +462,8 @@ mod tests {
             topic: "t",
             qos: Qos::AtMostOnce,
             subscriber: "b",
+            publisher_ban: None,
+            subscriber_ban: None,
             receiver: None,
             realms: &realms,
         };

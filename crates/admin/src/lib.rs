@@ -22,5 +22,7 @@ mod tokens;
 mod uri;
 
 pub use routes::{Parameter, ROUTES, Route};
-pub use server::{Control, InForce, Listener, Queue, Running, Settings, start};
+pub use server::{
+    Backup, BackupRefused, BackupState, Control, InForce, Listener, Queue, Running, Settings, start,
+};
 pub use tokens::{Role, Tokens, generate, own};

@@ -48,11 +48,19 @@ pub(crate) enum Action {
     OpenApi,
     Status,
     Counters,
+    Shards,
     Clients,
     Client,
     Disconnect,
     EndSession,
     Subscriptions,
+    Queue,
+    DiscardQueue,
+    Groups,
+    Group,
+    Members,
+    GroupQueue,
+    DiscardGroupQueue,
     Explain,
     Retained,
     RetainedMessage,
@@ -61,8 +69,15 @@ pub(crate) enum Action {
     Bans,
     Ban,
     LiftBan,
+    ShowDrain,
+    Drain,
+    EndDrain,
     Listeners,
     Configuration,
+    ShowBackup,
+    Backup,
+    LogLevel,
+    SetLogLevel,
     Reload,
 }
 
@@ -78,6 +93,9 @@ const LIMIT: Parameter =
     optional("limit", "integer", "The most items of the answer, from 1 to 1000. Default: 100");
 const CURSOR: Parameter =
     optional("cursor", "string", "The `cursor` of the answer before, to go on behind it");
+
+const FILTER: Parameter =
+    optional("filter", "string", "Topic filter of the messages. Without one, all are discarded");
 
 const fn get(
     path: &'static str,
@@ -117,6 +135,7 @@ pub const ROUTES: &[Route] = &[
         "Version, time since the start, readiness, and the role of the token",
     ),
     get("/api/v1/counters", Action::Counters, &[], "All figures by their topics below $SYS/broker/"),
+    get("/api/v1/shards", Action::Shards, &[], "What each shard has received and sent"),
     get(
         "/api/v1/clients",
         Action::Clients,
@@ -148,6 +167,45 @@ pub const ROUTES: &[Route] = &[
         Action::EndSession,
         (&[], &[]),
         "Disconnect a client, and end its session with subscriptions and queue",
+    ),
+    get(
+        "/api/v1/clients/{client_id}/queue",
+        Action::Queue,
+        &[LIMIT, CURSOR],
+        "Messages that wait for a lasting session, the next one first",
+    ),
+    change(
+        ("DELETE", "/api/v1/clients/{client_id}/queue"),
+        Role::Admin,
+        Action::DiscardQueue,
+        (&[FILTER, CURSOR], &[]),
+        "Discard messages that wait for a lasting session, all or those that match a filter",
+    ),
+    get(
+        "/api/v1/groups",
+        Action::Groups,
+        &[LIMIT, CURSOR, optional("match", "string", "Only groups whose filter has this text in it")],
+        "Groups that share a subscription",
+    ),
+    get("/api/v1/groups/{filter}", Action::Group, &[], "One group. Its filter begins with `$share/`"),
+    get(
+        "/api/v1/groups/{filter}/members",
+        Action::Members,
+        &[CURSOR],
+        "Members of a group, at most 256 in an answer",
+    ),
+    get(
+        "/api/v1/groups/{filter}/queue",
+        Action::GroupQueue,
+        &[LIMIT, CURSOR],
+        "Messages that wait for the members of a group, the next one first",
+    ),
+    change(
+        ("DELETE", "/api/v1/groups/{filter}/queue"),
+        Role::Admin,
+        Action::DiscardGroupQueue,
+        (&[FILTER, CURSOR], &[]),
+        "Discard messages that wait for the members of a group, all or those that match a filter",
     ),
     get(
         "/api/v1/explain",
@@ -222,8 +280,50 @@ pub const ROUTES: &[Route] = &[
         (&[], &[]),
         "Lift a ban",
     ),
+    get("/api/v1/drain", Action::ShowDrain, &[], "Whether new clients are refused, and how many are left"),
+    change(
+        ("POST", "/api/v1/drain"),
+        Role::Admin,
+        Action::Drain,
+        (
+            &[],
+            &[
+                optional(
+                    "server_reference",
+                    "string",
+                    "Another server for the clients, such as b.example:8883",
+                ),
+                optional("seconds", "integer", "Time in which the clients leave, up to 86400. Default: 60"),
+                optional("exit", "boolean", "Whether the broker ends when they have left. Default: false"),
+            ],
+        ),
+        "Refuse new clients, and disconnect those that are connected one after the other",
+    ),
+    change(
+        ("DELETE", "/api/v1/drain"),
+        Role::Admin,
+        Action::EndDrain,
+        (&[], &[]),
+        "End draining: clients may connect again",
+    ),
     get("/api/v1/listeners", Action::Listeners, &[], "Listeners, with their connections"),
     get("/api/v1/configuration", Action::Configuration, &[], "The configuration in force, without secrets"),
+    get("/api/v1/backup", Action::ShowBackup, &[], "The last backup of the journal, which may be under way"),
+    change(
+        ("POST", "/api/v1/backup"),
+        Role::Admin,
+        Action::Backup,
+        (&[], &[required("name", "string", "Name of the new directory below `backup_dir` of [admin]")]),
+        "Copy the journal into a new directory, and check the copy",
+    ),
+    get("/api/v1/log-level", Action::LogLevel, &[], "The least severe level of lines that are logged"),
+    change(
+        ("PUT", "/api/v1/log-level"),
+        Role::Admin,
+        Action::SetLogLevel,
+        (&[], &[required("level", "string", "`warn`, `info`, `debug` or `trace`")]),
+        "Change the level of the log until the next reload, or the end of the process",
+    ),
     change(
         ("POST", "/api/v1/reload"),
         Role::Admin,

@@ -33,6 +33,8 @@ use crate::uri;
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Maximum number of headers of a request.
 const HEADERS_MAX: usize = 64;
+/// Fields of a body that name the thing that a request is about.
+const OBJECTS: [&str; 6] = ["topic", "kind", "value", "server_reference", "level", "name"];
 /// Pause after a failure to accept, such as no free descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
@@ -103,12 +105,70 @@ pub struct Queue {
     pub when_full: &'static str,
 }
 
+/// A backup of the journal.
+#[derive(Debug, Clone)]
+pub struct Backup {
+    /// Name of its directory.
+    pub name: String,
+    /// How far it is.
+    pub state: BackupState,
+    /// Bytes that were copied. Segments that the broker reuses meanwhile are copied again.
+    pub copied_bytes: u64,
+    /// The size of the journal when the backup began, in bytes.
+    pub total_bytes: u64,
+    /// The time that it has taken.
+    pub seconds: u64,
+    /// At the end: what was copied, or why it has failed.
+    pub text: Option<String>,
+}
+
+/// The state of a [`Backup`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackupState {
+    /// Files are copied.
+    Copying,
+    /// The copy is read.
+    Checking,
+    /// The copy is whole.
+    Done,
+    /// There is no copy.
+    Failed,
+}
+
+/// The reason why a backup does not begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum BackupRefused {
+    /// There is no journal, or no directory for backups.
+    Off,
+    /// The name is no name of a directory.
+    Name,
+    /// There is something of this name.
+    Exists,
+    /// Another backup is under way.
+    Running,
+    /// The system refuses a thread.
+    Failed(String),
+}
+
 /// The parts of the process that only its main thread can change.
 pub trait Control: Send + Sync {
     /// The settings in force.
     fn in_force(&self) -> Arc<InForce>;
     /// Begins to read configuration, certificates, users and rules again.
     fn reload(&self);
+    /// The level of the log, as the configuration names it.
+    fn log_level(&self) -> &'static str;
+    /// Changes the level of the log until the next reload. A word that is no level has no effect.
+    fn set_log_level(&self, level: &str);
+    /// Begins a backup of the journal into a new directory of this name, on a thread of its own.
+    ///
+    /// # Errors
+    /// It cannot begin now.
+    fn begin_backup(&self, name: &str) -> Result<(), BackupRefused>;
+    /// The last backup since the start, which may be under way.
+    fn last_backup(&self) -> Option<Backup>;
+    /// Begins to end the broker, as SIGTERM does.
+    fn stop(&self);
     /// Stores all bans for the next start.
     ///
     /// # Errors
@@ -143,6 +203,7 @@ pub(crate) struct Shared {
     attempts: Mutex<Attempts>,
     room: Room,
     pub(crate) bans_max: usize,
+    pub(crate) drains: api::Drains,
     body_bytes_max: usize,
     request_timeout: Duration,
 }
@@ -164,10 +225,11 @@ impl Asked {
     fn object(&self) -> String {
         let of_body = || {
             let body: serde_json::Value = serde_json::from_slice(&self.body).unwrap_or_default();
-            let texts = ["topic", "kind", "value"].into_iter().filter_map(|field| body.get(field)?.as_str());
+            let texts = OBJECTS.into_iter().filter_map(|field| body.get(field)?.as_str());
             texts.collect::<Vec<_>>().join(" ")
         };
-        if self.values.is_empty() { of_body() } else { self.values.join(" ") }
+        let of_path = self.values.iter().map(String::as_str).chain(self.parameter("filter"));
+        if self.values.is_empty() { of_body() } else { of_path.collect::<Vec<_>>().join(" ") }
     }
 
     /// A parameter of the query.
@@ -202,6 +264,7 @@ pub fn start(settings: Settings, operator: Operator, control: Box<dyn Control>) 
         attempts: Mutex::default(),
         room: Room::default(),
         bans_max,
+        drains: api::Drains::default(),
         body_bytes_max,
         request_timeout,
     });

@@ -31,7 +31,7 @@ pub enum Role {
     Viewer,
     /// May publish, clear retained messages, disconnect clients.
     Operator,
-    /// May end sessions, reload the configuration.
+    /// May end sessions, discard messages that wait, drain and back up the broker, change its log, reload the configuration.
     Admin,
 }
 

@@ -184,6 +184,16 @@ impl Members {
         self.list.read().unwrap_or_else(PoisonError::into_inner).members.clone()
     }
 
+    /// At most this number of members from a place on, and the place of the next ones. A member that comes, leaves, connects
+    /// or disconnects between two calls moves another one, which may then be missing or come twice.
+    #[must_use]
+    pub fn piece(&self, from: usize, count: usize) -> (Vec<Member>, Option<usize>) {
+        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
+        let end = from.saturating_add(count).min(list.members.len());
+        let piece = list.members.get(from..end).unwrap_or_default().to_vec();
+        (piece, (end < list.members.len()).then_some(end))
+    }
+
     /// Whether any member has a property. Looks at each until one has.
     #[must_use]
     pub fn any(&self, has: impl Fn(&Subscriber) -> bool) -> bool {

@@ -8,6 +8,7 @@ use topic::TopicFilter;
 use wire::{DisconnectReason, ReasonCode, Version};
 
 use crate::client::Client;
+use crate::drain::Drain;
 use crate::effects::Outside;
 use crate::ending::{By, Ending};
 use crate::filters::Filters;
@@ -43,6 +44,8 @@ pub enum Question {
         /// The connection to be ended.
         connection: ConnectionId,
     },
+    /// Begins to drain the shard, or ends that: new clients are refused, and those that are connected leave.
+    Drain(Option<Drain>),
     /// Publishes a message of the broker itself.
     Publish(Box<Message>),
 }
@@ -117,6 +120,10 @@ impl Shard {
             }
             Question::Disconnect { connection } => {
                 Answer::Done(self.disconnect_by_operator(connection, &mut Outside::new(now, to)))
+            }
+            Question::Drain(order) => {
+                self.drain(order, now.monotonic_ms);
+                Answer::Done(true)
             }
             Question::Publish(message) => {
                 let message = Arc::new(message.charged_to(self.tally.budget()));

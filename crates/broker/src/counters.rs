@@ -152,6 +152,10 @@ counters! {
     refused_owner: "refused/session_of_other_user",
     /// Of those: because the client identifier, the user or the address is banned.
     refused_banned: "refused/banned",
+    /// Of those: because the broker was being drained.
+    refused_draining: "refused/draining",
+    /// Connections ended because the broker was being drained.
+    ended_draining: "ended/draining",
     /// Connections ended because their client identifier, user or address was banned.
     ended_banned: "ended/banned",
     /// Connections ended because their user was removed, or has another password.

@@ -15,6 +15,7 @@ mod control;
 mod counters;
 mod deliver;
 mod dismissal;
+mod drain;
 mod effects;
 mod encode;
 mod ending;
@@ -38,6 +39,7 @@ pub use ask::{Answer, ClientFacts, FILTERS_PER_ANSWER, PLACES_PER_ANSWER, Questi
 pub use control::{ControlAnswer, ControlBusy, ControlRequest};
 pub use counters::{Counter, Counters, Totals};
 pub use dismissal::Dismissal;
+pub use drain::Drain;
 pub use effects::{Effects, Flush, Mail, Notice, Room, Run};
 pub use login::{CertificateName, Entry};
 pub use mount::Mount;

@@ -93,6 +93,7 @@ impl Shard {
         if self.is_banned(id, &claim.subscriber, to) {
             return self.turn_away_stranger(id, BANNED, claim, to);
         }
+        let Some(claim) = self.refuse_by_drain(id, claim, to) else { return };
         if let Some(name) = entry.certificate {
             let named = to.certificate_name(id, name).map(|name| Arc::from(&*name));
             let Some(user) = named else {
@@ -200,6 +201,8 @@ impl Shard {
         if self.is_banned(id, &claim.subscriber, to) {
             return self.turn_away_stranger(id, BANNED, claim, to);
         }
+        // It may have begun while the password was checked.
+        let Some(claim) = self.refuse_by_drain(id, claim, to) else { return };
         let Some(client) = self.clients.get_mut(id) else { return };
         client.subscriber = Some(Arc::clone(&claim.subscriber));
         to.pause(id);
@@ -226,12 +229,23 @@ impl Shard {
         let Stranger { refusal, why, counter } = stranger;
         counter(&self.counters).add(1);
         self.send(id, &ConnAck::refused(refusal).into(), to);
+        self.turn_away_named(id, (ReasonCode::from(refusal), why), claim, to);
+    }
+
+    /// Ends the connection of a client that was told why it is not let in.
+    pub(crate) fn turn_away_named(
+        &mut self,
+        id: ConnectionId,
+        (reason, why): (ReasonCode, &'static str),
+        claim: Claim,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
         if let Some(client) = self.clients.get_mut(id) {
             // The log names the client, and the ledger does not hear of it.
             client.make_aside().verifying =
                 Some(Box::new(Verifying { claim, identity: None, _charge: None }));
         }
-        self.turn_away(id, ReasonCode::from(refusal), why, to);
+        self.turn_away(id, reason, why, to);
     }
 
     /// Users or bans have changed: clients that are banned, and those whose user is not there any more, or has another

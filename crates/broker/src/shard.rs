@@ -14,6 +14,7 @@ use wire::{
 
 use crate::beginnings::Beginnings;
 use crate::client::{Client, Clients};
+use crate::drain::Draining;
 use crate::effects::Outside;
 use crate::encode::{Buffers, Source};
 use crate::ending::{By, Ending};
@@ -57,6 +58,7 @@ pub struct Shard {
     pub(crate) rechecked: Option<u32>,
     /// Users have changed again since that look began.
     pub(crate) rechecks_again: bool,
+    pub(crate) draining: Option<Draining>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) clients: Clients,
     pub(crate) changes: Changes,
@@ -171,6 +173,7 @@ impl Shard {
             guard: Arc::default(),
             rechecked: None,
             rechecks_again: false,
+            draining: None,
             counters,
             clients: Clients::default(),
             changes: Changes::default(),
@@ -442,6 +445,7 @@ impl Shard {
             self.judge(to);
         }
         self.relieve(to);
+        self.look_at_drain(now.monotonic_ms);
         if self.sys.as_ref().is_some_and(|sys| sys.next_ms <= now.monotonic_ms) {
             self.publish_sys(to);
         }
@@ -467,6 +471,7 @@ impl Shard {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<u64> {
         let sys = self.sys.as_ref().map(|sys| sys.next_ms);
+        let drain = self.draining.as_ref().map(Draining::poll_timeout);
         let timers = [
             self.wheel.next_ms(),
             self.judge.poll_timeout(),
@@ -474,6 +479,7 @@ impl Shard {
             self.stalled_ms,
             self.relief.poll_timeout(),
             sys,
+            drain,
         ];
         timers.into_iter().flatten().min()
     }
@@ -486,6 +492,7 @@ impl Shard {
         self.changes.units = if self.changes.opens_enough() { 0 } else { UNITS_PER_TURN };
         self.forget_some_filters();
         self.recheck_some(to);
+        self.drain_some(to);
         self.arm_stalled(now);
         let waiting = usize::try_from(self.counters.waiting.value()).unwrap_or_default();
         self.tally.set(Purpose::Places, waiting * WAITING_BYTES);
@@ -507,13 +514,16 @@ impl Shard {
     /// Whether the next turn has something to do even if nothing happens.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.changes.has_work() || self.rechecked.is_some()
+        self.changes.has_work()
+            || self.rechecked.is_some()
+            || self.draining.as_ref().is_some_and(Draining::has_work)
     }
 
     /// Tells everybody goodbye.
     pub fn shutdown(&mut self, now: Now, to: &mut impl Effects) {
         let to = &mut Outside::new(now, to);
         self.sys = None;
+        self.draining = None;
         for id in self.clients.ids() {
             self.disconnect(id, DisconnectReason::ServerShuttingDown, to);
             let ending = Ending {

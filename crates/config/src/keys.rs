@@ -679,6 +679,9 @@ keys! {
         body_bytes: u32 { kind: Size<u32>, default: MIB, bounds: KIB..=PACKET_BYTES_MAX }
         /// The most bans. A further one is refused, and counted as `pondhawk_admin_refused_total{reason="bans"}`.
         bans: u32 { kind: Count<u32>, default: 10_000, bounds: 0..=100_000 }
+        /// The directory below which backups of the journal are made that operators order. Each gets a directory of its own. Without
+        /// this key, the server makes no backups.
+        backup_dir: Option<PathBuf> { kind: Absent<Path>, default: None }
         /// The time that a client has for each request, and for each response. Then its connection is closed, and counted as
         /// `pondhawk_admin_refused_total{reason="slow"}`.
         request_timeout: Duration {

@@ -1,5 +1,8 @@
 //! Questions of operators to the ledger. The cost of each answer has a bound that no client can raise.
 
+mod groups;
+mod queues;
+
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -7,8 +10,12 @@ use base::{Interest, Message, Now, Place, Principal};
 use topic::TopicFilter;
 
 use crate::lines::Line;
+use crate::record::MessageId;
 use crate::retained::Stride;
 use crate::{Cursor, Effects, Ledger, Record};
+
+pub use groups::{GroupFacts, MemberPiece};
+pub use queues::{Discard, Discarded, QueueOf, QueuePiece, QueuedFacts};
 
 /// Maximum number of places that one answer visits, of sessions and of groups.
 const LINES_PER_ANSWER: u32 = 256;
@@ -39,6 +46,32 @@ pub enum Question {
         /// The filter behind which the answer begins; an empty one for the first.
         after: Box<str>,
     },
+    /// Groups that share a subscription, in the places from this one on.
+    Groups {
+        /// The first place, from 0.
+        from_slot: u32,
+    },
+    /// One group.
+    Group {
+        /// Its filter, with `$share/GROUP/`.
+        filter: Box<str>,
+    },
+    /// Members of a group.
+    Members {
+        /// The filter of the group, with `$share/GROUP/`.
+        filter: Box<str>,
+        /// The first place, from 0.
+        from: usize,
+    },
+    /// Messages that wait in a queue.
+    Queue {
+        /// The queue.
+        of: QueueOf,
+        /// The message behind which the answer begins. `None` for the first one.
+        after: Option<MessageId>,
+    },
+    /// Discards messages that wait in a queue, those of one window.
+    Discard(Box<Discard>),
     /// Retained messages that match a filter, in the order of their topics.
     Retained(Box<Cursor>),
     /// Ends a lasting session whose client is not connected.
@@ -62,6 +95,16 @@ pub enum Answer {
     Sessions(Vec<SessionFacts>, Option<u32>),
     /// Some subscriptions, and whether more follow. `None` if there is no such session.
     Subscriptions(Option<SubscriptionPiece>),
+    /// Some groups, and the place where the next answer begins. `None` behind the last place.
+    Groups(Vec<GroupFacts>, Option<u32>),
+    /// The group. `None` if there is none.
+    Group(Option<GroupFacts>),
+    /// Some members. `None` if there is no such group.
+    Members(Option<MemberPiece>),
+    /// Some messages of a queue. `None` if there is no such queue.
+    Queue(Option<QueuePiece>),
+    /// The effect of [`Question::Discard`].
+    Discard(Discarded),
     /// Some messages, and the cursor for the next ones. `None` behind the last one.
     Retained(Vec<Arc<Message>>, Option<Box<Cursor>>),
     /// The effect of [`Question::EndSession`].
@@ -132,6 +175,11 @@ impl Ledger {
             Question::Subscriptions { client_id, after } => {
                 Answer::Subscriptions(self.answer_subscriptions(&client_id, &after))
             }
+            Question::Groups { from_slot } => self.answer_groups(from_slot),
+            Question::Group { filter } => Answer::Group(self.answer_group(&filter)),
+            Question::Members { filter, from } => Answer::Members(self.answer_members(&filter, from)),
+            Question::Queue { of, after } => Answer::Queue(self.answer_queue(&of, after, to)),
+            Question::Discard(discard) => Answer::Discard(self.discard(&discard, to)),
             Question::Retained(mut cursor) => {
                 let step = self.retained.step(&mut cursor, RETAINED_PER_ANSWER, now);
                 Answer::Retained(step.messages, (!step.done).then_some(cursor))
@@ -229,7 +277,7 @@ fn facts(line: &Line, now: Now) -> Option<SessionFacts> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use wire::Qos;
 
     use super::*;
@@ -237,7 +285,7 @@ mod tests {
 
     const NOW: Now = Now { monotonic_ms: 2_000, unix_ms: 2_000 };
 
-    fn ledger(records: Vec<Record<'static>>) -> Ledger {
+    pub(super) fn ledger(records: Vec<Record<'static>>) -> Ledger {
         let index = Arc::new(index::Subscriptions::new([1, 2]));
         Ledger::recover(Settings::default(), index, records, NOW)
     }

@@ -224,6 +224,43 @@ impl Ledger {
         self.want_some(to);
     }
 
+    /// Asks for messages of a queue that an operator looks at. Returns whether some of them are on their way. While memory is
+    /// short, none are asked for.
+    pub(crate) fn want_these(
+        &mut self,
+        queue: QueueId,
+        messages: &[MessageId],
+        to: &mut impl Effects,
+    ) -> bool {
+        let budget = self.tally.budget();
+        let may_ask = self.bodies.may_ask(budget) && !budget.is_tight();
+        let Some(line) = self.lines.find_mut(queue) else { return false };
+        let mut is_away = false;
+        for message in messages {
+            // What came back from a member of a group is in memory, and stays there.
+            let Some(entry) = line.queue.find_mut(*message) else { continue };
+            if may_ask {
+                let of = Whose { queue, message: *message, packet_id: None };
+                self.bodies.under_way_bytes += want(entry, of, to);
+            }
+            is_away |= entry.message().is_none();
+        }
+        is_away
+    }
+
+    /// An operator has looked at messages of a queue. If nobody is there who will take them soon, and too much is in memory,
+    /// they leave it.
+    pub(crate) fn put_these_away(&mut self, queue: QueueId, messages: &[MessageId]) {
+        let bytes_max = self.settings.queued_bytes_in_memory;
+        let Some(line) = self.lines.find_mut(queue).filter(|line| !line.has_reader()) else { return };
+        for message in messages {
+            if self.live.in_memory_bytes() <= bytes_max {
+                return;
+            }
+            line.queue.find_mut(*message).into_iter().for_each(Entry::put_away);
+        }
+    }
+
     /// Queues that wait ask for their messages as long as there is room.
     fn want_some(&mut self, to: &mut impl Effects) {
         while self.bodies.may_ask(self.tally.budget())

@@ -159,7 +159,7 @@ impl Entry {
     }
 
     /// What is not counted has no address, and stays in memory.
-    fn expires_unix_ms(&self) -> Option<u64> {
+    pub(crate) fn expires_unix_ms(&self) -> Option<u64> {
         match (&self.shared, self.live) {
             (Some(shared), _) => shared.expires_unix_ms(),
             (None, Some(_)) => None,

@@ -168,6 +168,19 @@ impl Group {
         returned.next().and(stopped)
     }
 
+    /// At most so many messages that came back, behind `after`, and the last of them, unless it is the last of all.
+    pub(crate) fn returned_behind(
+        &self,
+        after: Option<MessageId>,
+        visits: usize,
+    ) -> (Vec<MessageId>, Option<MessageId>) {
+        let first = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut rest = self.returned.range((first, Bound::Unbounded));
+        let found: Vec<MessageId> = rest.by_ref().take(visits).map(|(id, _)| *id).collect();
+        let stopped = found.last().copied().filter(|_| rest.next().is_some());
+        (found, stopped)
+    }
+
     /// A message that has come back, or that a member may give back.
     pub(crate) fn returned_or_held(&self, id: MessageId) -> Option<&Entry> {
         let held = || self.held.get(&id).and_then(|held| held.entry.as_ref());

@@ -73,7 +73,8 @@ use topic::TopicFilter;
 use wire::ReasonCode;
 
 pub use ask::{
-    Answer as OperatorAnswer, Ended, Found as FoundClient, Question, SessionFacts, SubscriptionPiece,
+    Answer as OperatorAnswer, Discard, Discarded, Ended, Found as FoundClient, GroupFacts, MemberPiece,
+    Question, QueueOf, QueuePiece, QueuedFacts, SessionFacts, SubscriptionPiece,
 };
 pub use bodies::{Fetched, Found, Wanted};
 pub use census::{Census, GroupCensus, OverLimits, QueueCensus, SessionCensus};

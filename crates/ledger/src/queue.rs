@@ -181,6 +181,20 @@ impl Queue {
         self.places.get(last - 1).map(|(id, _)| *id)
     }
 
+    /// The messages in `visits` places behind `after`, and the last of these places, unless it is the last of all.
+    pub(crate) fn behind(
+        &self,
+        after: Option<MessageId>,
+        visits: usize,
+    ) -> (Vec<MessageId>, Option<MessageId>) {
+        let first = after.map_or(0, |after| self.places.partition_point(|(id, _)| *id <= after));
+        let last = (first + visits).min(self.places.len());
+        let places = (first..last).filter_map(|place| self.places.get(place));
+        let found = places.filter(|(_, entry)| entry.is_some()).map(|(id, _)| *id).collect();
+        let stopped = if last < self.places.len() { self.places.get(last - 1) } else { None };
+        (found, stopped.map(|(id, _)| *id))
+    }
+
     /// Gives back memory that nobody needs; up to `places_max` messages are freed. Whether nothing is left.
     pub(crate) fn free(&mut self, places_max: usize) -> bool {
         let rest = self.places.len().saturating_sub(places_max);

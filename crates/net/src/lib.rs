@@ -8,6 +8,7 @@
 
 #![deny(unsafe_code)]
 
+mod by_shard;
 mod clock;
 mod control;
 mod inbox;

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fs, io};
 
-use admin::{Control, InForce, Queue, Role, Running, Settings, Tokens};
+use admin::{Backup, BackupRefused, Control, InForce, Queue, Role, Running, Settings, Tokens};
 use auth::Bans;
 use config::{Binding, Config, QueueFull};
 use net::{Operator, TcpOptions};
 
-use crate::serve::HangUp;
+use crate::logging::Level;
+use crate::serve::Wishes;
+use crate::upkeep::Backups;
 use crate::users::replace_private;
 
 /// Name of the file with the generated token in the data directory.
@@ -135,7 +137,9 @@ fn files(config: &Config) -> Vec<(PathBuf, Role)> {
 /// The main thread, as the server for operators reaches it.
 pub(crate) struct MainThread {
     pub(crate) in_force: Arc<Mutex<Arc<InForce>>>,
-    pub(crate) hang_up: HangUp,
+    pub(crate) wishes: Wishes,
+    pub(crate) log_level: Level,
+    pub(crate) backups: Backups,
     /// The file with all bans, if there is a data directory.
     pub(crate) bans: Option<PathBuf>,
 }
@@ -146,7 +150,27 @@ impl Control for MainThread {
     }
 
     fn reload(&self) {
-        self.hang_up.ask();
+        self.wishes.reload();
+    }
+
+    fn log_level(&self) -> &'static str {
+        self.log_level.word()
+    }
+
+    fn set_log_level(&self, level: &str) {
+        self.log_level.set_word(level);
+    }
+
+    fn begin_backup(&self, name: &str) -> Result<(), BackupRefused> {
+        self.backups.begin(name)
+    }
+
+    fn last_backup(&self) -> Option<Backup> {
+        self.backups.last()
+    }
+
+    fn stop(&self) {
+        self.wishes.stop();
     }
 
     fn store_bans(&self, bans: &Bans) -> Result<(), String> {

@@ -10,6 +10,7 @@ use cli::Tool;
 use config::{Flags, ListenAddress};
 
 use crate::operate::{CtlArguments, ExplainArguments};
+use crate::top::TopArguments;
 
 /// An MQTT broker for 3.1, 3.1.1 and 5.0.
 ///
@@ -106,6 +107,10 @@ pub(crate) enum Command {
     ///
     /// Follows the path of the message: rules, filters, QoS, No Local, connection, queue. Names filters that nearly match.
     Explain(Box<ExplainArguments>),
+    /// Watch a running broker: rates, memory, warnings and its busiest shards
+    ///
+    /// q ends the view. Without a terminal, it prints once.
+    Top(Box<TopArguments>),
     /// Load tests, for this broker and any other
     Bench(Box<bench::BenchArgs>),
     /// Print the completions of this program for a shell

@@ -31,6 +31,7 @@ mod sinks;
 mod stack;
 mod stamp;
 mod store;
+mod top;
 mod upkeep;
 mod users;
 mod variables;
@@ -81,6 +82,7 @@ pub fn run(file_layer: FileLayer) -> ExitCode {
         Some(Command::User(command)) => users::user(&command, &Machine::detect()),
         Some(Command::Acl(command)) => users::acl(&command, &Machine::detect()),
         Some(Command::Ctl(arguments)) => operate::ctl(&arguments),
+        Some(Command::Top(arguments)) => top::top(&arguments),
         Some(Command::Explain(arguments)) => operate::explain(&arguments),
         Some(Command::Bench(arguments)) => run_bench(*arguments),
         Some(Command::Completions { shell }) => print_completions(shell),

@@ -1,7 +1,7 @@
 //! The log of the broker.
 
 use std::io::{self, Write};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use config::{Log, LogFormat, LogLevel};
 use tracing::level_filters::LevelFilter;
@@ -20,26 +20,63 @@ const WAITING_LINES_MAX: usize = 8_192;
 pub(crate) struct Logging {
     _guard: WorkerGuard,
     reopen: Reopen,
-    set_level: Box<dyn Fn(LevelFilter)>,
+    level: Level,
 }
 
 impl Logging {
     /// Changes the level and the places, and opens files again. The format stays as it is.
     pub(crate) fn change(&self, log: &Log) {
-        (self.set_level)(filter(log.level));
+        self.level.set(log.level);
         self.reopen.ask(&log.to);
+    }
+
+    /// The level of the log, for other threads.
+    pub(crate) fn level(&self) -> Level {
+        self.level.clone()
     }
 }
 
-fn filter(level: LogLevel) -> LevelFilter {
-    match level {
-        LogLevel::Off => LevelFilter::OFF,
-        LogLevel::Error => LevelFilter::ERROR,
-        LogLevel::Warn => LevelFilter::WARN,
-        LogLevel::Info => LevelFilter::INFO,
-        LogLevel::Debug => LevelFilter::DEBUG,
-        LogLevel::Trace => LevelFilter::TRACE,
+/// The level of the running log, which can be changed.
+#[derive(Clone)]
+pub(crate) struct Level {
+    current: Arc<Mutex<LogLevel>>,
+    set: Arc<dyn Fn(LevelFilter) + Send + Sync>,
+}
+
+impl Level {
+    /// Its name in the configuration.
+    pub(crate) fn word(&self) -> &'static str {
+        let current = *self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        LEVELS.iter().find(|(_, level, _)| *level == current).expect("each level has a name").0
     }
+
+    /// Changes the level to that with this name. Other words have no effect.
+    pub(crate) fn set_word(&self, word: &str) {
+        if let Some((_, level, _)) = LEVELS.iter().find(|(known, _, _)| *known == word) {
+            self.set(*level);
+        }
+    }
+
+    fn set(&self, level: LogLevel) {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = level;
+        // Under the lock, so that the level is the one that is named.
+        (self.set)(filter(level));
+    }
+}
+
+/// The levels by their names in the configuration.
+const LEVELS: [(&str, LogLevel, LevelFilter); 6] = [
+    ("off", LogLevel::Off, LevelFilter::OFF),
+    ("error", LogLevel::Error, LevelFilter::ERROR),
+    ("warn", LogLevel::Warn, LevelFilter::WARN),
+    ("info", LogLevel::Info, LevelFilter::INFO),
+    ("debug", LogLevel::Debug, LevelFilter::DEBUG),
+    ("trace", LogLevel::Trace, LevelFilter::TRACE),
+];
+
+fn filter(level: LogLevel) -> LevelFilter {
+    LEVELS.iter().find(|(_, known, _)| *known == level).expect("each level has a filter").2
 }
 
 /// Starts the log with the level, format and places of the configuration.
@@ -61,11 +98,14 @@ pub(crate) fn start(log: &Log, successor: Option<&Successor>) -> Logging {
         LogFormat::Json => subscriber.with(layer.json().flatten_event(true)).init(),
     }
     // The subscriber lives as long as the process, so that a change cannot fail.
-    let set_level = Box::new(move |level| drop(handle.reload(level)));
+    let level = Level {
+        current: Arc::new(Mutex::new(log.level)),
+        set: Arc::new(move |level| drop(handle.reload(level))),
+    };
     for failure in failures {
         tracing::error!("{failure}; its lines go to standard error");
     }
-    Logging { _guard: guard, reopen, set_level }
+    Logging { _guard: guard, reopen, level }
 }
 
 /// Makes a queue that a thread empties into `sink`. `tell` receives the number of lines dropped so far.

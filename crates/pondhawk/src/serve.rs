@@ -25,6 +25,7 @@ use crate::privileges::Successor;
 use crate::process::PidFile;
 use crate::reload::{Cause, Reload};
 use crate::running::Running;
+use crate::upkeep::Backups;
 use crate::watchdog::Watchdog;
 use crate::{FileLayer, admin, banner, certificates, limits, logging, process, store, variables};
 
@@ -62,9 +63,14 @@ pub(crate) fn serve(loaded: &Loaded, reload: Reload, file_layer: FileLayer) -> i
     let controls = file.map(|file| controls(file, &mut options, &ended));
     let server = Server::start(listeners, &options, store, &ended)?;
     eprint!("{}", banner::text(config, &bound, loaded.first_user()));
-    let hang_up = HangUp { is_asked: Arc::default(), events: ended.clone() };
-    let main_thread =
-        Box::new(MainThread { in_force: running.in_force(), hang_up: hang_up.clone(), bans: bans_file });
+    let wishes = Wishes { is_asked: Arc::default(), events: ended.clone() };
+    let main_thread = Box::new(MainThread {
+        in_force: running.in_force(),
+        wishes: wishes.clone(),
+        log_level: log.level(),
+        backups: Backups::new(config.data_dir.clone(), config.admin.backup_dir.clone()),
+        bans: bans_file,
+    });
     let admin = admin.map(|admin| admin.start(config, server.operator(), main_thread)).transpose()?;
     admin.iter().flat_map(|(_, lines)| lines).for_each(|line| eprintln!("{line}"));
     tell_remarks(loaded);
@@ -73,8 +79,8 @@ pub(crate) fn serve(loaded: &Loaded, reload: Reload, file_layer: FileLayer) -> i
     }
     let watchdog = Watchdog::start(server.operator())?;
     process::notify_ready();
-    forward(signals, ended, hang_up.clone());
-    let mut from_files = FromFiles { running, reload, log: &log, hang_up, looks: Looks::default() };
+    forward(signals, ended, wishes.clone());
+    let mut from_files = FromFiles { running, reload, log: &log, wishes, looks: Looks::default() };
     let event = wait(&events, &mut from_files, controls.as_ref(), &server);
     // Before the threads that they ask.
     drop((admin, watchdog));
@@ -136,20 +142,27 @@ const HANG_UP: &str = "hang-up";
 /// Name of the event that reports commands of administrators.
 const CONTROL: &str = "control";
 
-/// The way to ask the main thread for a reload. Of many requests one waits: its reload reads the newest file.
+/// The way to ask the main thread for a reload, or for the end. Of many requests for a reload one waits: its reload reads the
+/// newest file.
 #[derive(Clone)]
-pub(crate) struct HangUp {
+pub(crate) struct Wishes {
     is_asked: Arc<AtomicBool>,
     events: mpsc::Sender<Ended>,
 }
 
-impl HangUp {
+impl Wishes {
     /// Asks for a reload, if none is asked for.
-    pub(crate) fn ask(&self) {
+    pub(crate) fn reload(&self) {
         if !self.is_asked.swap(true, Ordering::SeqCst) {
             // A main thread that has ended reads nothing again.
             drop(self.events.send(Ended { thread: HANG_UP.to_owned() }));
         }
+    }
+
+    /// Asks for the end, as SIGTERM does.
+    pub(crate) fn stop(&self) {
+        // A main thread that has ended needs no wish.
+        drop(self.events.send(Ended { thread: SIGNAL.to_owned() }));
     }
 
     /// Begins a reload. A request that comes from here on may mean a newer file.
@@ -175,7 +188,7 @@ struct FromFiles<'a> {
     running: Running,
     reload: Reload,
     log: &'a Logging,
-    hang_up: HangUp,
+    wishes: Wishes,
     looks: Looks,
 }
 
@@ -223,7 +236,7 @@ impl FromFiles<'_> {
 
     /// Reads the configuration, because somebody has asked for it.
     fn reload(&mut self, server: &Server) {
-        self.hang_up.begin();
+        self.wishes.begin();
         self.reload.run(Cause::Asked, &mut self.running, server, self.log);
     }
 }
@@ -256,12 +269,12 @@ fn wait(
 }
 
 /// Passes signals on to the main thread.
-fn forward(mut signals: Signals, to: mpsc::Sender<Ended>, hang_up: HangUp) {
+fn forward(mut signals: Signals, to: mpsc::Sender<Ended>, wishes: Wishes) {
     thread::spawn(move || {
         let mut is_stopping = false;
         for signal in signals.forever() {
             match signal {
-                SIGHUP => hang_up.ask(),
+                SIGHUP => wishes.reload(),
                 // Scripts for Mosquitto send them. Without a handler they would end the process.
                 SIGUSR1 => tracing::info!("SIGUSR1 has no effect: nothing waits to be saved"),
                 SIGUSR2 => tracing::info!("SIGUSR2 has no effect: subscriptions are not printed"),

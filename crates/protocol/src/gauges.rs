@@ -74,8 +74,12 @@ gauges! {
     dropped_oldest: "account/queues/dropped_oldest",
     /// Messages for which there was no room in a full queue.
     dropped_newest: "account/queues/dropped_newest",
-    /// Messages that waited or were in flight when their session ended, or their group lost its last member.
+    /// Messages that waited or were in flight when their session ended, or their group lost its last member, and messages
+    /// that an operator discarded.
     discarded: "account/queues/discarded",
+
+    /// Of these: messages that an operator discarded.
+    discarded_by_operator: "discarded/by_operator",
 
     /// Sessions that ended because a queue was full.
     ended_by_full_queue: "sessions/ended_by_full_queue",

@@ -301,6 +301,8 @@ impl Oracle {
     }
 
     pub(super) fn dropped_by_queue(&self) -> usize {
-        self.gauge(|gauges| &gauges.dropped_oldest) + self.gauge(|gauges| &gauges.dropped_newest)
+        self.gauge(|gauges| &gauges.dropped_oldest)
+            + self.gauge(|gauges| &gauges.dropped_newest)
+            + self.gauge(|gauges| &gauges.discarded_by_operator)
     }
 }

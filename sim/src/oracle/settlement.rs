@@ -31,7 +31,7 @@ impl Oracle {
             let missed = missed.len();
             let name = self.name(no);
             self.fail(format!(
-                "c{client} never gets {name}, which was acknowledged; {missed} such copies, {allowed} dropped by full queues"
+                "c{client} never gets {name}, which was acknowledged; {missed} such copies, {allowed} dropped by full queues and operators"
             ));
         }
     }

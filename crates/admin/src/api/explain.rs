@@ -1,7 +1,9 @@
 //! Gathers the facts for an explanation.
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use auth::Suspect;
 use base::{Interest, Level, Principal};
 use wire::Qos;
 
@@ -39,6 +41,8 @@ pub(crate) async fn answer(asked: &Asked, shared: &Shared) -> Result<Answer, Fai
         None => None,
     };
     let gathered = gather(shared, subscriber).await?;
+    let publisher_ban = ban(shared, publisher, publisher_principal.as_deref());
+    let subscriber_ban = ban(shared, subscriber, gathered.as_ref().map(|gathered| &*gathered.principal));
     let (realms, queue) = (shared.operator.guard().current(), shared.control.in_force().queue);
     let receiver = gathered.as_ref().map(|gathered| Receiver {
         principal: &gathered.principal,
@@ -49,9 +53,36 @@ pub(crate) async fn answer(asked: &Asked, shared: &Shared) -> Result<Answer, Fai
         queue_full: queue.when_full,
     });
     let publisher_principal = publisher_principal.as_deref();
-    let situation =
-        Situation { publisher, publisher_principal, topic, qos, subscriber, receiver, realms: &realms };
+    let situation = Situation {
+        publisher,
+        publisher_principal,
+        topic,
+        qos,
+        subscriber,
+        publisher_ban: publisher_ban.as_deref(),
+        subscriber_ban: subscriber_ban.as_deref(),
+        receiver,
+        realms: &realms,
+    };
     Ok(Answer::json(&explain(&situation).value()))
+}
+
+/// The ban that keeps a client out, in words. The address of a client that is not connected is not known.
+fn ban(shared: &Shared, client_id: &str, principal: Option<&Principal>) -> Option<String> {
+    let guard = shared.operator.guard();
+    if !guard.has_bans() {
+        return None;
+    }
+    let user = principal.and_then(|principal| principal.user.as_deref());
+    let bans = guard.bans();
+    let (whom, terms) = bans.find(&Suspect { client_id, user, address: None }, unix_secs())?;
+    let reason = if terms.reason.is_empty() { String::new() } else { format!(": {}", terms.reason) };
+    let kind = whom.kind().replace('_', " ");
+    Some(format!("{kind} {whom}{reason}"))
+}
+
+fn unix_secs() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 async fn gather(shared: &Shared, client_id: &str) -> Result<Option<Gathered>, Failure> {

@@ -1,18 +1,27 @@
 //! The code behind each route.
 
+mod backup;
 mod bans;
 mod body;
 mod clients;
+mod drain;
 mod explain;
+mod groups;
+mod log;
 mod payload;
+mod queues;
 mod retained;
 mod status;
+
+use std::sync::Arc;
 
 use serde_json::json;
 
 use crate::answer::{Answer, Failure};
 use crate::routes::{self, Action};
 use crate::server::{Asked, Shared};
+
+pub(crate) use drain::Drains;
 
 /// The dashboard: one page, which asks the API for everything that it shows.
 const PAGE: &str = include_str!("../page/index.html");
@@ -27,7 +36,7 @@ const LIMIT_MAX: usize = 1_000;
 const QUESTIONS_MAX: usize = 64;
 
 /// Carries out a request that has the right to its route.
-pub(crate) async fn carry_out(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+pub(crate) async fn carry_out(asked: &Asked, shared: &Arc<Shared>) -> Result<Answer, Failure> {
     match asked.route.action {
         Action::Page => Ok(Answer::of("text/html; charset=utf-8", PAGE)),
         Action::Script => Ok(Answer::of("text/javascript; charset=utf-8", SCRIPT)),
@@ -38,11 +47,19 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Shared) -> Result<Answer, 
         Action::OpenApi => Ok(Answer::json(&routes::open_api(shared.version))),
         Action::Status => Ok(status::status(asked, shared).await),
         Action::Counters => Ok(status::counters(shared)),
+        Action::Shards => Ok(status::shards(shared)),
         Action::Clients => clients::list(asked, shared).await,
         Action::Client => clients::one(asked, shared).await,
         Action::Subscriptions => clients::subscriptions(asked, shared).await,
         Action::Disconnect => clients::disconnect(asked, shared).await,
         Action::EndSession => clients::end_session(asked, shared).await,
+        Action::Queue => queues::of_one_client(asked, shared).await,
+        Action::DiscardQueue => queues::discard_of_client(asked, shared).await,
+        Action::Groups => groups::list(asked, shared).await,
+        Action::Group => groups::one(asked, shared).await,
+        Action::Members => groups::members(asked, shared).await,
+        Action::GroupQueue => queues::of_one_group(asked, shared).await,
+        Action::DiscardGroupQueue => queues::discard_of_group(asked, shared).await,
         Action::Explain => explain::answer(asked, shared).await,
         Action::Retained => retained::list(asked, shared).await,
         Action::RetainedMessage => retained::one(asked, shared).await,
@@ -51,10 +68,17 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Shared) -> Result<Answer, 
         Action::Bans => Ok(bans::list(shared)),
         Action::Ban => bans::add(asked, shared),
         Action::LiftBan => bans::lift(asked, shared),
+        Action::ShowDrain => Ok(drain::show(shared)),
+        Action::Drain => drain::begin(asked, shared).await,
+        Action::EndDrain => drain::end(shared).await,
         Action::Listeners => Ok(status::listeners(shared)),
         Action::Configuration => {
             Ok(Answer::json(&json!({ "toml": shared.control.in_force().configuration })))
         }
+        Action::ShowBackup => Ok(backup::show(shared)),
+        Action::Backup => backup::begin(asked, shared),
+        Action::LogLevel => Ok(log::level(shared)),
+        Action::SetLogLevel => log::set_level(asked, shared),
         Action::Reload => {
             shared.control.reload();
             Ok(Answer::json(&json!({ "reload": "begun", "outcome": "see the log" })))

@@ -27,6 +27,9 @@ async fn missing(shared: &Shared) -> Vec<String> {
     if shared.operator.is_memory_short() {
         missing.push("memory is short: nothing new is admitted (limits.memory_budget_bytes)".to_owned());
     }
+    if shared.drains.is_draining() {
+        missing.push("the broker is being drained: new clients are refused".to_owned());
+    }
     let figures = figures(shared);
     let is_set = |topic| figures.number(topic).is_some_and(|number| number > 0.0);
     for (topic, text) in [
@@ -101,4 +104,21 @@ pub(crate) fn listeners(shared: &Shared) -> Answer {
     let in_force = shared.control.in_force();
     let listeners: Vec<Value> = in_force.listeners.iter().enumerate().map(describe).collect();
     Answer::json(&json!({ "listeners": listeners }))
+}
+
+pub(crate) fn shards(shared: &Shared) -> Answer {
+    let describe = |(shard, totals): (usize, broker::Totals)| {
+        json!({
+            "shard": shard,
+            "clients": totals.clients_connected,
+            "messages_received": totals.publish_received,
+            "messages_sent": totals.publish_sent,
+            "messages_dropped": totals.publish_dropped,
+            "bytes_received": totals.bytes_received,
+            "bytes_sent": totals.bytes_sent,
+            "waiting_messages": totals.waiting,
+        })
+    };
+    let totals = shared.operator.totals_by_shard().into_iter().enumerate();
+    Answer::json(&json!({ "shards": totals.map(describe).collect::<Vec<_>>() }))
 }

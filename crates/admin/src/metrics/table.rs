@@ -116,6 +116,7 @@ pub const METRICS: &[Metric] = &[
             "verify_busy" => "refused/verify_busy",
             "session_of_other_user" => "refused/session_of_other_user",
             "banned" => "refused/banned",
+            "draining" => "refused/draining",
         },
         "CONNECT packets that were refused, for the reasons that are counted one by one.",
     ),
@@ -126,6 +127,7 @@ pub const METRICS: &[Metric] = &[
         each! {
             "user_removed" => "ended/user_removed",
             "banned" => "ended/banned",
+            "draining" => "ended/draining",
             "reload" => "ended/reload",
             "layer" => "ended/layer",
             "malformed" => "ended/malformed",
@@ -306,6 +308,13 @@ pub const METRICS: &[Metric] = &[
             "discarded" => "account/queues/discarded",
         },
         "The outcome of messages that went into a queue.",
+    ),
+    one(
+        "queue_discarded_by_operator_total",
+        Counter,
+        Items,
+        at!("discarded/by_operator"),
+        "Messages that waited in a queue, and that an operator discarded.",
     ),
     by(
         "queue_pending",

@@ -184,7 +184,80 @@ function more(path, query, cursor) {
   return make("p", {}, make("button", { type: "button", onclick: () => go(path, { ...next, cursor }) }, "Next page"));
 }
 
-async function client([id]) {
+// Messages that wait in a queue, with the way to discard them.
+async function queueParts(path, name, query) {
+  const asked = new URLSearchParams({ limit: "50", ...(query.get("cursor") && { cursor: query.get("cursor") }) });
+  const { messages, cursor } = await call(`${path}?${asked}`);
+  const discard = async (filter) => {
+    const what = filter ? `messages to ${filter}` : "all messages";
+    if (!(await ask(`Discard ${what} that wait for ${name}? They are lost.`))) return;
+    let count = 0, next = "";
+    try {
+      do {
+        const done = await call(`${path}?${new URLSearchParams({ ...(filter && { filter }), ...(next && { cursor: next }) })}`, "DELETE");
+        count += done.discarded;
+        next = done.cursor;
+      } while (next);
+      say(`${number(count)} messages are discarded.`);
+    } catch (error) {
+      say(`Refused: ${error.message}`);
+    }
+    show(false);
+  };
+  const form = make("form", { class: "row", onsubmit: (event) => { event.preventDefault(); discard(values(form).filter); } },
+    field("Topic filter (empty: all)", { name: "filter", placeholder: "pond/#" }), make("button", { class: "danger" }, "Discard"));
+  return [make("h2", {}, "Messages that wait"),
+    table("In the order in which they will be sent, with the beginnings of their payloads", [
+      ["Topic", (message) => message.topic ?? "on disk", "long"],
+      ["QoS", (message) => number(message.qos), "number"],
+      ["Size", (message) => bytes(message.bytes), "number"],
+      ["Payload", (message) => (message.topic == null ? "–" : `${message.payload}${message.is_whole ? "" : "…"}${message.encoding === "base64" ? " (base64)" : ""}`), "long"],
+      ["Expires in", (message) => duration(message.expires_in_seconds), "number"],
+      ["Publisher", (message) => message.publisher],
+    ], messages, "No message waits."),
+    more(location.hash.slice(1).split("?")[0], query, cursor),
+    messages.length ? form : null];
+}
+
+async function groups(_, query) {
+  const asked = new URLSearchParams({ limit: "100" });
+  for (const name of ["match", "cursor"]) if (query.get(name)) asked.set(name, query.get(name));
+  const found = await call(`/api/v1/groups?${asked}`);
+  const form = make("form", { class: "row", onsubmit: (event) => { event.preventDefault(); go("/groups", values(form)); } },
+    field("Filter has", { name: "match", type: "search", value: query.get("match") ?? "" }), make("button", {}, "Search"));
+  return [make("h1", {}, "Groups"), form,
+    table("Each message goes to one member of a group", [
+      ["Filter", (group) => make("a", { href: `#/group/${encode(group.filter)}` }, group.filter), "long"],
+      ["Dispatch", (group) => group.dispatch],
+      ["Members", (group) => number(group.members), "number"],
+      ["Connected", (group) => number(group.connected), "number"],
+      ["Waiting", (group) => number(group.queued_messages), "number"],
+      ["Not acknowledged", (group) => number(group.in_flight), "number"],
+    ], found.groups, query.get("match") ? "No group has this text." : "No client shares a subscription. A filter such as $share/workers/jobs/# makes a group."),
+    more("/groups", query, found.cursor)];
+}
+
+async function group([filter], query) {
+  const path = `/api/v1/groups/${encode(filter)}`;
+  const [found, { members, cursor }] = await Promise.all([call(path), call(`${path}/members`)]);
+  return [make("h1", {}, `Group ${filter}`),
+    cards([
+      ["Members", number(found.members), `${number(found.connected)} connected`],
+      ["Dispatch", found.dispatch, found.key ? `key: ${found.key}` : null],
+      ["Waiting", number(found.queued_messages), bytes(found.queued_bytes)],
+      ["Not acknowledged", number(found.in_flight), "messages under way"],
+    ]),
+    ...(await queueParts(`${path}/queue`, filter, query)),
+    make("h2", {}, "Members"),
+    table(cursor ? "The first 256 members" : "All members", [
+      ["Client", (member) => link(member.client_id)],
+      ["User", (member) => member.user],
+      ["Connected", (member) => (member.connected ? "yes" : "no")],
+      ["QoS", (member) => number(member.qos), "number"],
+    ], members, "")];
+}
+
+async function client([id], query) {
   const path = `/api/v1/clients/${encode(id)}`;
   const found = await call(path);
   const { subscriptions, cursor } = await call(`${path}/subscriptions`);
@@ -200,7 +273,9 @@ async function client([id]) {
     make("p", {},
       make("button", { type: "button", class: "danger", disabled: !found.connected, onclick: () => change(`Disconnect ${id}? Its session stays if it lasts, and its will is published.`, `${path}/connection`, "DELETE", undefined, `${id} is disconnected.`) }, "Disconnect"), " ",
       make("button", { type: "button", class: "danger", onclick: () => change(`End the session of ${id}? Its subscriptions and queued messages are lost.`, path, "DELETE", undefined, `The session of ${id} has ended.`) }, "End session"), " ",
+      make("a", { href: `#/bans?kind=client_id&value=${encode(id)}` }, "Ban…"), " ",
       make("a", { href: `#/explain?subscriber=${encode(id)}` }, "Why does it not get a message?")),
+    ...(found.lasting ? await queueParts(`${path}/queue`, id, query) : []),
     make("h2", {}, "Subscriptions"),
     table(cursor ? "The first 256 subscriptions" : "All subscriptions", [
       ["Filter", (one) => one.filter, "long"],
@@ -249,6 +324,31 @@ async function explain(_, query) {
   found.nearly_matching.length ? table("Filters that nearly match", [["Filter", (one) => one.filter, "long"], ["Difference", (one) => one.difference, "long"]], found.nearly_matching, "") : null];
 }
 
+const KINDS = { client_id: "client", user: "user", address: "address or network" };
+
+async function bans(_, query) {
+  const { bans } = await call("/api/v1/bans");
+  const form = make("form", { class: "row", onsubmit: (event) => {
+    event.preventDefault();
+    const { kind, value, minutes, reason } = values(form);
+    const body = { kind, value, reason, ...(minutes && { seconds: Math.round(Number(minutes) * 60) }) };
+    change(`Ban the ${KINDS[kind]} ${value}${minutes ? ` for ${minutes} minutes` : " without end"}? Clients that are connected are disconnected.`, "/api/v1/bans", "POST", body, `${value} is banned.`);
+  } },
+  make("label", {}, "Kind", make("select", { name: "kind" }, Object.entries(KINDS).map(([kind, text]) => make("option", { value: kind, selected: kind === query.get("kind") }, text)))),
+  field("Value", { name: "value", required: true, value: query.get("value") ?? "" }),
+  field("Minutes (empty: without end)", { name: "minutes", type: "number", min: "1", step: "any" }),
+  field("Reason", { name: "reason", maxlength: "256" }),
+  make("button", { class: "danger" }, "Ban"));
+  return [make("h1", {}, "Bans"), form,
+    table("Clients that are kept out, the next ban to end first", [
+      ["Kind", (ban) => KINDS[ban.kind]],
+      ["Value", (ban) => ban.value, "long"],
+      ["Ends in", (ban) => duration(ban.seconds_left), "number"],
+      ["Reason", (ban) => ban.reason, "long"],
+      ["", (ban) => make("button", { type: "button", "aria-label": `Lift the ban of ${ban.value}`, onclick: () => change(`Lift the ban of ${ban.value}?`, `/api/v1/bans/${ban.kind}/${encode(ban.value)}`, "DELETE", undefined, `${ban.value} may connect again.`) }, "Lift")],
+    ], bans, "Nobody is banned.")];
+}
+
 async function publish() {
   const form = make("form", { class: "row", onsubmit: (event) => {
     event.preventDefault();
@@ -264,12 +364,34 @@ async function publish() {
 }
 
 async function listeners() {
-  const found = await call("/api/v1/listeners");
+  const [found, drain] = await Promise.all([call("/api/v1/listeners"), call("/api/v1/drain")]);
   return [make("h1", {}, "Listeners"), table("Where clients connect", [
     ["Address", (one) => one.address],
     ["Transport", (one) => one.transport],
     ["Connections", (one) => number(one.connections), "number"],
-  ], found.listeners, "")];
+  ], found.listeners, ""),
+  make("h2", {}, "Drain"), ...drainParts(drain)];
+}
+
+function drainParts(drain) {
+  if (drain.draining) {
+    const exit = drain.exit ? "Then the broker ends." : "The broker goes on running.";
+    return [make("section", { class: "verdict warn" }, make("h3", {}, "New clients are refused"),
+      make("p", {}, `Clients connected: ${number(drain.clients)}. The last leave in ${duration(drain.seconds_left)}. ${exit}`),
+      drain.server_reference ? make("p", {}, `They are told to use ${drain.server_reference}.`) : null,
+      make("button", { type: "button", onclick: () => change(null, "/api/v1/drain", "DELETE", undefined, "Clients may connect again.") }, "End draining"))];
+  }
+  const form = make("form", { class: "row", onsubmit: (event) => {
+    event.preventDefault();
+    const { server_reference, seconds, exit } = values(form);
+    const body = { seconds: Number(seconds), exit: exit === "on", ...(server_reference && { server_reference }) };
+    change(`Refuse new clients, and disconnect all that are connected (${number(drain.clients)}) within ${seconds} seconds?`, "/api/v1/drain", "POST", body, "The broker is being drained.");
+  } },
+  field("Another server for the clients", { name: "server_reference", placeholder: "b.example:8883" }),
+  field("Seconds", { name: "seconds", type: "number", min: "0", max: "86400", value: "60", required: true }),
+  make("label", { class: "inline" }, make("input", { type: "checkbox", name: "exit" }), "End the broker when all have left"),
+  make("button", { class: "danger" }, "Drain"));
+  return [make("p", {}, "Before maintenance: new clients are refused, and those that are connected leave one after the other."), form];
 }
 
 async function figures(_, query) {
@@ -282,10 +404,35 @@ async function figures(_, query) {
   ], all, "No figure has this text.")];
 }
 
+function backupParts(last) {
+  const form = make("form", { class: "row", onsubmit: (event) => {
+    event.preventDefault();
+    const { name } = values(form);
+    change(null, "/api/v1/backup", "POST", { name }, `The backup ${name} has begun. Open this view again to see how far it is.`);
+  } },
+  field("Name of the new directory", { name: "name", required: true, pattern: "[A-Za-z0-9_\\-][A-Za-z0-9_.\\-]*", maxlength: "64" }),
+  make("button", {}, "Back up the journal"));
+  const is_running = last.state === "copying" || last.state === "checking";
+  const state = is_running ? `${last.name}: ${last.state}, ${bytes(last.copied_bytes)} of ${bytes(last.total_bytes)}`
+    : last.state === "none" ? "No backup was made since the start." : `${last.name}: ${last.state} after ${duration(last.seconds)}. ${last.text ?? ""}`;
+  return [make("h2", {}, "Backup"), make("p", {}, state), is_running ? null : form];
+}
+
 async function configuration() {
-  const found = await call("/api/v1/configuration");
+  const [found, log, backup] = await Promise.all([call("/api/v1/configuration"), call("/api/v1/log-level"), call("/api/v1/backup")]);
+  const levels = ["warn", "info", "debug", "trace"];
+  const form = make("form", { class: "row", onsubmit: (event) => {
+    event.preventDefault();
+    const { level } = values(form);
+    change(null, "/api/v1/log-level", "PUT", { level }, `The level of the log is ${level} until the next reload.`);
+  } },
+  make("label", {}, "Level of the log", make("select", { name: "level" },
+    (levels.includes(log.level) ? levels : [log.level, ...levels]).map((level) => make("option", { selected: level === log.level }, level)))),
+  make("button", {}, "Change until the next reload"));
   return [make("h1", {}, "Configuration in force"),
     make("p", {}, make("button", { type: "button", onclick: () => change("Read configuration, certificates, users and rules again?", "/api/v1/reload", "POST", undefined, "Reading again. The log has the outcome.") }, "Reload")),
+    form, ...backupParts(backup),
+    make("h2", {}, "All settings"),
     make("pre", { tabindex: "0", "aria-label": "Configuration" }, found.toml)];
 }
 
@@ -299,7 +446,7 @@ function login(text) {
     make("p", {}, "The broker has printed the place of its token at its start. The token stays in this tab until it is closed.")];
 }
 
-const VIEWS = { "": overview, clients, client, retained, explain, publish, listeners, figures, configuration };
+const VIEWS = { "": overview, clients, client, groups, group, retained, explain, publish, bans, listeners, figures, configuration };
 
 async function show(is_new) {
   clearTimeout(timer);
@@ -307,7 +454,7 @@ async function show(is_new) {
   const [path, search = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...rest] = path.split("/").map(decodeURIComponent);
   for (const anchor of document.querySelectorAll("nav a")) {
-    const is_here = anchor.getAttribute("href") === `#/${name === "client" ? "clients" : name}`;
+    const is_here = anchor.getAttribute("href") === `#/${{ client: "clients", group: "groups" }[name] ?? name}`;
     if (is_here) anchor.setAttribute("aria-current", "page"); else anchor.removeAttribute("aria-current");
   }
   const view = VIEWS[name] ?? overview;

@@ -137,6 +137,19 @@ fn a_connection_may_end_while_its_password_is_checked() {
 }
 
 #[test]
+fn a_client_whose_password_is_being_checked_when_a_drain_begins_does_not_come_in() {
+    let mut world = world(1);
+    let peer = world.accept(0, Version::V5);
+    world.send(peer, &connect(Version::V5, "ann", "ann").into());
+    let order = broker::Drain { server_reference: None, over_ms: 60_000 };
+    let now = world.now;
+    world.shards[0].ask(broker::Question::Drain(Some(order)), now, &mut world.outside[0]);
+    world.verify(0, None);
+    assert_eq!(world.packets(peer), ["CONNACK Server unavailable"]);
+    assert!(world.commands(0) == 0 && world.socket(peer).closed);
+}
+
+#[test]
 fn a_user_who_is_removed_while_the_password_is_checked_does_not_come_in() {
     let mut world = world(1);
     let peer = world.accept(0, Version::V5);

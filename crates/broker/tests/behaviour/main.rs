@@ -2,6 +2,7 @@
 
 mod absence;
 mod disk;
+mod drain;
 mod endings;
 mod lasting;
 mod life;

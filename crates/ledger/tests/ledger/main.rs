@@ -11,6 +11,7 @@ mod full;
 mod groups;
 mod keys;
 mod lowered;
+mod queues;
 mod restate;
 mod review;
 mod schedules;

@@ -26,6 +26,28 @@ pub(crate) const SUBSCRIPTIONS: Columns = &[
     ("no_local", "NO LOCAL"),
     ("retain_as_published", "RETAIN AS PUBLISHED"),
 ];
+/// Columns of the list of messages in a queue.
+pub(crate) const QUEUE: Columns = &[
+    ("topic", "TOPIC"),
+    ("qos", "QOS"),
+    ("bytes", "BYTES"),
+    ("expires_in_seconds", "EXPIRES IN"),
+    ("publisher", "PUBLISHER"),
+    ("payload", "PAYLOAD"),
+];
+/// Columns of the list of groups.
+pub(crate) const GROUPS: Columns = &[
+    ("filter", "FILTER"),
+    ("dispatch", "DISPATCH"),
+    ("members", "MEMBERS"),
+    ("connected", "CONNECTED"),
+    ("queued_messages", "QUEUED"),
+    ("in_flight", "IN FLIGHT"),
+    ("lasting", "LASTING"),
+];
+/// Columns of the list of members.
+pub(crate) const MEMBERS: Columns =
+    &[("client_id", "CLIENT"), ("user", "USER"), ("connected", "CONNECTED"), ("qos", "QOS")];
 /// Columns of the list of retained messages.
 pub(crate) const RETAINED: Columns = &[
     ("topic", "TOPIC"),

@@ -25,7 +25,27 @@ const ATTEMPTS: usize = 20;
 /// File that is made first and removed last.
 const LOCK: &str = "LOCK";
 
+/// Somebody who watches a copy.
+pub(super) trait Watch {
+    /// The copy begins, of files with about this many bytes.
+    fn begins(&self, bytes: u64);
+    /// So many bytes more were copied.
+    fn copied(&self, bytes: u64);
+}
+
+/// Nobody.
+impl Watch for () {
+    fn begins(&self, _: u64) {}
+
+    fn copied(&self, _: u64) {}
+}
+
 pub(super) fn backup(dir: &Path, to: &Path) -> Result<String, Failure> {
+    backup_watched(dir, to, &())
+}
+
+/// Makes a copy that somebody watches.
+pub(super) fn backup_watched(dir: &Path, to: &Path, watch: &impl Watch) -> Result<String, Failure> {
     has_journal(dir)?;
     let open = |error| Failure::Directory { dir: dir.to_owned(), error };
     let from = Directory::open_to_read(dir).map_err(open)?;
@@ -34,7 +54,9 @@ pub(super) fn backup(dir: &Path, to: &Path) -> Result<String, Failure> {
         return Err(Failure::NotEmpty(to.to_owned()));
     }
     let target = Directory::open(to).map_err(|error| Failure::Directory { dir: to.to_owned(), error })?;
-    let copied = copy_and_check(&from, &(Arc::new(target) as Arc<dyn Storage>), dir, to);
+    watch.begins(segments(&from).iter().map(|name| bytes_of(&from, name)).sum());
+    let target = Arc::new(target) as Arc<dyn Storage>;
+    let copied = copy_and_check((&from, watch), &target, dir, to);
     if copied.is_err() && !is_there {
         // Fails if the directory is not empty. Other files in it do not belong to this copy.
         let _ = std::fs::remove_dir(to);
@@ -50,7 +72,7 @@ pub(super) fn backup(dir: &Path, to: &Path) -> Result<String, Failure> {
 }
 
 fn copy_and_check(
-    from: &dyn Storage,
+    from: (&dyn Storage, &impl Watch),
     to: &Arc<dyn Storage>,
     dir: &Path,
     target: &Path,
@@ -71,14 +93,14 @@ fn is_empty(dir: &Path) -> bool {
 }
 
 fn copy_until_whole(
-    from: &dyn Storage,
+    (from, watch): (&dyn Storage, &impl Watch),
     to: &Arc<dyn Storage>,
     dir: &Path,
     target: &Path,
 ) -> Result<Read, Failure> {
     let mut last: Option<Damage> = None;
     for _ in 0..ATTEMPTS {
-        copy_missing(from, &**to)
+        copy_missing((from, watch), &**to)
             .map_err(|(file, error)| Failure::Copy { file: target.join(file), error })?;
         let damage = match Reading::begin(Arc::clone(to), target).and_then(Reading::finish) {
             Err(Failure::Journal { error: OpenError::Damaged(damage), .. }) => damage,
@@ -107,12 +129,20 @@ fn segments(storage: &dyn Storage) -> Vec<String> {
     names
 }
 
+/// The length of a file, or 0 if it is gone.
+fn bytes_of(storage: &dyn Storage, name: &str) -> u64 {
+    storage.open(name, false).and_then(|file| file.bytes()).unwrap_or(0)
+}
+
 /// Copies the missing segments and META. An error comes with the name of the file.
-fn copy_missing(from: &dyn Storage, to: &dyn Storage) -> Result<(), (String, std::io::Error)> {
+fn copy_missing(
+    (from, watch): (&dyn Storage, &impl Watch),
+    to: &dyn Storage,
+) -> Result<(), (String, std::io::Error)> {
     let done = segments(to);
     let names = segments(from).into_iter().filter(|name| !done.contains(name));
     for name in names.chain([META.to_owned()]) {
-        match copy_file(from, to, &name) {
+        match copy_file((from, watch), to, &name) {
             // The broker has renamed this segment for reuse.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && name != META => {}
             copied => copied.map_err(|error| (name, error))?,
@@ -122,7 +152,11 @@ fn copy_missing(from: &dyn Storage, to: &dyn Storage) -> Result<(), (String, std
 }
 
 /// Copies a whole file, including zeros: a broker relies on the preallocated space of a segment.
-fn copy_file(from: &dyn Storage, to: &dyn Storage, name: &str) -> std::io::Result<()> {
+fn copy_file(
+    (from, watch): (&dyn Storage, &impl Watch),
+    to: &dyn Storage,
+    name: &str,
+) -> std::io::Result<()> {
     let source = from.open(name, false)?;
     // Bytes beyond the maximum size of a segment are not read; they may be an endless hole.
     let bytes = source.bytes()?.min(u64::from(journal::SEGMENT_BYTES_MOST));
@@ -134,6 +168,7 @@ fn copy_file(from: &dyn Storage, to: &dyn Storage, name: &str) -> std::io::Resul
         piece.resize(usize::try_from(end - begin).expect("a piece at the most"), 0);
         let read = source.read_at(begin, &mut piece)?;
         copy.write_at(begin, &piece[..read])?;
+        watch.copied(end - begin);
         end = begin;
     }
     copy.sync_data()

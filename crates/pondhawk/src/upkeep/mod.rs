@@ -4,6 +4,7 @@
 mod backup;
 mod failure;
 mod inspect;
+mod order;
 mod reading;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,9 @@ use std::sync::Arc;
 use journal::{Damage, Directory, OpenError, Report, Storage};
 
 use crate::args::JournalCommand;
+
+pub(crate) use order::Backups;
+
 use failure::Failure;
 use inspect::Inspection;
 use reading::{Read, Reading};

@@ -1,0 +1,206 @@
+//! Queues of lasting sessions and of groups: messages that wait, and their end.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use ledger::{Discard, Discarded, MessageId, OperatorAnswer, QueueOf, QueuePiece, QueuedFacts};
+use serde_json::{Value, json};
+use topic::TopicFilter;
+
+use super::{QUESTIONS_MAX, limit, payload};
+use crate::answer::{Answer, Failure};
+use crate::asking;
+use crate::server::{Asked, Shared};
+
+/// Bytes of a payload in a list.
+const SHOWN_BYTES: usize = 256;
+/// Pause until messages that are being read from disk are asked for again.
+const READING_PAUSE: Duration = Duration::from_millis(10);
+/// Maximum number of these pauses in a request. Then messages are listed without their topics.
+const READING_PAUSES_MAX: usize = 200;
+
+/// Pauses that a request has left.
+struct Patience(usize);
+
+impl Patience {
+    /// Waits a little. Returns whether there was patience left.
+    async fn pause(&mut self) -> bool {
+        let has_any = self.0 > 0;
+        self.0 = self.0.saturating_sub(1);
+        if has_any {
+            tokio::time::sleep(READING_PAUSE).await;
+        }
+        has_any
+    }
+}
+
+fn of_client(asked: &Asked) -> QueueOf {
+    QueueOf::Client(asked.values[0].as_str().into())
+}
+
+fn of_group(asked: &Asked) -> QueueOf {
+    QueueOf::Group(asked.values[0].as_str().into())
+}
+
+pub(crate) async fn of_one_client(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+    list(of_client(asked), asked, shared).await
+}
+
+pub(crate) async fn of_one_group(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+    list(of_group(asked), asked, shared).await
+}
+
+pub(crate) async fn discard_of_client(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+    discard(of_client(asked), asked, shared).await
+}
+
+pub(crate) async fn discard_of_group(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+    discard(of_group(asked), asked, shared).await
+}
+
+fn missing(of: &QueueOf) -> Failure {
+    Failure::not_found(match of {
+        QueueOf::Client(client_id) => format!("{client_id} has no lasting session"),
+        QueueOf::Group(filter) => format!("there is no group {filter}"),
+    })
+}
+
+async fn list(of: QueueOf, asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+    let limit = limit(asked)?;
+    let mut after = match asked.parameter("cursor") {
+        None => None,
+        Some(text) => Some(MessageId(number(text)?)),
+    };
+    let (mut items, mut questions) = (Vec::new(), 0);
+    let mut patience = Patience(READING_PAUSES_MAX);
+    let cursor = loop {
+        if items.len() == limit || questions == QUESTIONS_MAX {
+            break after;
+        }
+        questions += 1;
+        let QueuePiece { messages, next, .. } = piece(&of, after, &mut patience, shared).await?;
+        let room = limit - items.len();
+        let is_cut = messages.len() > room;
+        let shown = &messages[..messages.len().min(room)];
+        items.extend(shown.iter().map(describe));
+        after = if is_cut { shown.last().map(|last| last.id) } else { next };
+        if after.is_none() {
+            break None;
+        }
+    };
+    Ok(Answer::json(&json!({ "messages": items, "cursor": cursor.map(|MessageId(id)| id.to_string()) })))
+}
+
+/// Some messages behind one, after those on disk have been read.
+async fn piece(
+    of: &QueueOf,
+    after: Option<MessageId>,
+    patience: &mut Patience,
+    shared: &Shared,
+) -> Result<QueuePiece, Failure> {
+    loop {
+        let question = ledger::Question::Queue { of: of.clone(), after };
+        let OperatorAnswer::Queue(found) = asking::ledger(&shared.operator, question).await? else {
+            unreachable!("it answers its question")
+        };
+        let found = found.ok_or_else(|| missing(of))?;
+        if !found.is_reading || !patience.pause().await {
+            return Ok(found);
+        }
+    }
+}
+
+fn describe(one: &QueuedFacts) -> Value {
+    let mut described = match &one.message {
+        Some(message) => {
+            let mut described = payload::describe(message.payload(), SHOWN_BYTES);
+            described["topic"] = json!(message.topic().as_str());
+            described["publisher"] = json!(message.publisher());
+            described
+        }
+        None => json!({ "topic": null, "bytes": null, "payload": null, "publisher": null }),
+    };
+    let now_secs = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let expires_secs = one.expires_unix_ms.map(|at| (at / 1_000).saturating_sub(now_secs));
+    described["number"] = json!(one.id.0);
+    described["qos"] = json!(one.qos as u8);
+    described["retain"] = json!(one.retain);
+    described["memory_bytes"] = json!(one.bytes);
+    described["expires_in_seconds"] = json!(expires_secs);
+    described
+}
+
+fn number(text: &str) -> Result<u64, Failure> {
+    text.parse().map_err(|_| Failure::bad("the cursor is not of an earlier answer"))
+}
+
+/// The place where discarding goes on, and the last message.
+fn position(text: &str) -> Result<(MessageId, MessageId), Failure> {
+    let (after, until) = text.split_once('-').unwrap_or_default();
+    Ok((MessageId(number(after)?), MessageId(number(until)?)))
+}
+
+async fn discard(of: QueueOf, asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+    let filter: Option<Box<str>> = asked.parameter("filter").map(Into::into);
+    if let Some(filter) = &filter {
+        let is_plain = TopicFilter::new(filter).is_ok_and(|parsed| parsed.shared().is_none());
+        is_plain.then_some(()).ok_or_else(|| Failure::bad(format!("{filter} is no topic filter")))?;
+    }
+    let (mut after, mut until) = match asked.parameter("cursor") {
+        None => (None, None),
+        Some(text) => {
+            let (after, until) = position(text)?;
+            (Some(after), Some(until))
+        }
+    };
+    let (mut discarded, mut questions) = (0, 0);
+    let mut patience = Patience(READING_PAUSES_MAX);
+    let cursor = loop {
+        if questions == QUESTIONS_MAX {
+            break after.zip(until);
+        }
+        let order = Discard { of: of.clone(), filter: filter.clone(), after, until };
+        let question = ledger::Question::Discard(Box::new(order));
+        let OperatorAnswer::Discard(outcome) = asking::ledger(&shared.operator, question).await? else {
+            unreachable!("it answers its question")
+        };
+        match outcome {
+            Discarded::NoQueue => return Err(missing(&of)),
+            Discarded::Nothing => break None,
+            Discarded::NotRecorded => return Err(stopped(discarded, "the removal cannot be stored now")),
+            Discarded::Some { until: last, is_reading: true, .. } => {
+                until = Some(last);
+                if !patience.pause().await {
+                    return Err(stopped(discarded, "messages on disk cannot be read now"));
+                }
+                continue;
+            }
+            Discarded::Some { messages, next, until: last, is_reading: false } => {
+                (discarded, after, until) = (discarded + messages, next, Some(last));
+            }
+        }
+        questions += 1;
+        if after.is_none() {
+            break None;
+        }
+    };
+    let cursor = cursor.map(|(MessageId(after), MessageId(until))| format!("{after}-{until}"));
+    Ok(Answer::json(&json!({ "discarded": discarded, "cursor": cursor })))
+}
+
+/// Something stands in the way, after this number of messages.
+fn stopped(discarded: usize, why: &str) -> Failure {
+    Failure::unavailable(format!("{discarded} messages were discarded, and then {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_is_two_numbers() {
+        assert_eq!(position("3-70").expect("a position"), (MessageId(3), MessageId(70)));
+        for wrong in ["", "3", "3-", "-70", "3-x", "3-7-1"] {
+            assert!(position(wrong).is_err(), "{wrong}");
+        }
+    }
+}

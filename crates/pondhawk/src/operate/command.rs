@@ -1,0 +1,292 @@
+//! The subcommands of `pondhawk ctl`, and the requests behind them.
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use super::PIECE;
+use super::client::encode;
+use super::table::{self, Columns};
+
+/// The kinds of bans.
+const KINDS: [&str; 3] = ["client_id", "user", "address"];
+/// The levels of the log that a request may choose.
+const LEVELS: [&str; 4] = ["warn", "info", "debug", "trace"];
+
+/// A subcommand of `pondhawk ctl`.
+#[derive(Debug, Subcommand)]
+pub(super) enum CtlCommand {
+    /// Show whether everything is fine
+    Status,
+    /// List clients: connected ones, then lasting sessions without a connection
+    Clients {
+        /// Only clients whose identifier, user or address has this text in it
+        #[arg(value_name = "TEXT")]
+        text: Option<String>,
+        /// Only sessions whose clients are not connected
+        #[arg(long)]
+        disconnected: bool,
+        /// The most clients to list
+        #[arg(long, default_value_t = PIECE)]
+        limit: usize,
+    },
+    /// Show one client, with its session
+    Client {
+        /// Client identifier, as CONNECT has it
+        client: String,
+    },
+    /// List the subscriptions of a client
+    Subscriptions {
+        /// Client identifier, as CONNECT has it
+        client: String,
+    },
+    /// Disconnect a client; its session stays if it lasts, and its will is published
+    Disconnect {
+        /// Client identifier, as CONNECT has it
+        client: String,
+    },
+    /// Disconnect a client, and end its session with subscriptions and queue
+    EndSession {
+        /// Client identifier, as CONNECT has it
+        client: String,
+    },
+    /// List the messages that wait for a lasting session or a group
+    Queue {
+        /// Client identifier; with --group, the filter of the group
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// NAME is the filter of a group, such as $share/workers/jobs/#
+        #[arg(long)]
+        group: bool,
+        /// The most messages to list
+        #[arg(long, default_value_t = PIECE)]
+        limit: usize,
+    },
+    /// Discard messages that wait for a lasting session or a group
+    Discard {
+        /// Client identifier; with --group, the filter of the group
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// NAME is the filter of a group, such as $share/workers/jobs/#
+        #[arg(long)]
+        group: bool,
+        /// Topic filter of the messages
+        #[arg(long, required_unless_present = "all", conflicts_with = "all")]
+        filter: Option<String>,
+        /// All messages
+        #[arg(long)]
+        all: bool,
+    },
+    /// List groups that share a subscription
+    Groups {
+        /// Only groups whose filter has this text in it
+        #[arg(value_name = "TEXT", default_value = "")]
+        text: String,
+    },
+    /// List the members of a group
+    Members {
+        /// Filter of the group, such as $share/workers/jobs/#
+        filter: String,
+    },
+    /// List retained messages that match a filter
+    Retained {
+        /// Topic filter of the messages
+        #[arg(default_value = "#")]
+        filter: String,
+        /// The most messages to list
+        #[arg(long, default_value_t = PIECE)]
+        limit: usize,
+    },
+    /// Clear the retained message of a topic
+    Clear {
+        /// Topic name, without wildcards
+        topic: String,
+    },
+    /// Publish a message of the broker itself
+    Publish {
+        /// Topic name, without wildcards
+        topic: String,
+        /// Payload of the message, as text
+        payload: String,
+        /// QoS of the message
+        #[arg(short, long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
+        qos: u8,
+        /// Make it the retained message of the topic
+        #[arg(short, long)]
+        retain: bool,
+    },
+    /// Keep clients out, and disconnect those that are connected
+    Ban {
+        /// The kind of the ban
+        #[arg(value_parser = KINDS)]
+        kind: String,
+        /// Client identifier, user name, address, or network such as 192.0.2.0/24
+        value: String,
+        /// Duration of the ban [default: without end]
+        #[arg(short, long, value_name = "N")]
+        seconds: Option<u64>,
+        /// Reason, for other operators
+        #[arg(short, long, default_value = "")]
+        reason: String,
+    },
+    /// Lift a ban before its end
+    LiftBan {
+        /// The kind of the ban
+        #[arg(value_parser = KINDS)]
+        kind: String,
+        /// The value, as `bans` lists it
+        value: String,
+    },
+    /// List bans, the next to end first
+    Bans,
+    /// Refuse new clients, and disconnect those that are connected one after the other
+    Drain {
+        /// Another server for the clients
+        #[arg(long, value_name = "HOST:PORT")]
+        server_reference: Option<String>,
+        /// Time in which the clients leave
+        #[arg(short, long, value_name = "N", default_value_t = 60)]
+        seconds: u64,
+        /// End the broker when all clients have left
+        #[arg(long)]
+        exit: bool,
+    },
+    /// End draining: clients may connect again
+    EndDrain,
+    /// List the listeners with the number of their connections
+    Listeners,
+    /// Show figures whose topics below $SYS/broker/ have a text in them
+    Counters {
+        /// The text, such as `dropped`
+        #[arg(default_value = "")]
+        text: String,
+    },
+    /// Print the configuration in force
+    Config,
+    /// Show the level of the log, or change it until the next reload or the end of the process
+    LogLevel {
+        /// The new level
+        #[arg(value_parser = LEVELS)]
+        level: Option<String>,
+    },
+    /// Copy the journal into a new directory below `backup_dir`, or show the last backup
+    Backup {
+        /// Name of the new directory
+        name: Option<String>,
+    },
+    /// Read configuration, certificates, users and rules again
+    Reload,
+}
+
+/// A request whose answer is an object.
+pub(super) struct Request {
+    pub(super) method: &'static str,
+    pub(super) path: String,
+    pub(super) body: Option<Value>,
+}
+
+/// A list that is read in pieces.
+pub(super) struct Listing {
+    /// The path, with a query.
+    pub(super) path: String,
+    /// The field of an answer with the items.
+    pub(super) name: &'static str,
+    pub(super) columns: Columns,
+    /// The most items.
+    pub(super) limit: usize,
+}
+
+fn get(path: &str) -> Request {
+    Request { method: "GET", path: path.to_owned(), body: None }
+}
+
+fn delete(path: String) -> Request {
+    Request { method: "DELETE", path, body: None }
+}
+
+fn post(path: &str, body: Option<Value>) -> Request {
+    Request { method: "POST", path: path.to_owned(), body }
+}
+
+fn list(path: String, name: &'static str, columns: Columns) -> Listing {
+    Listing { path, name, columns, limit: usize::MAX }
+}
+
+/// The path of a queue: of a client, or of a group with this filter.
+pub(super) fn of_queue(name: &str, is_group: bool) -> String {
+    let kind = if is_group { "groups" } else { "clients" };
+    format!("/api/v1/{kind}/{}/queue", encode(name))
+}
+
+fn of_client(client: &str) -> String {
+    format!("/api/v1/clients/{}", encode(client))
+}
+
+impl CtlCommand {
+    /// The request of a command that prints one object.
+    pub(super) fn request(&self) -> Option<Request> {
+        Some(match self {
+            Self::Status => get("/api/v1/status"),
+            Self::Client { client } => get(&of_client(client)),
+            Self::Disconnect { client } => delete(format!("{}/connection", of_client(client))),
+            Self::EndSession { client } => delete(of_client(client)),
+            Self::Clear { topic } => delete(format!("/api/v1/retained/{}", encode(topic))),
+            Self::Publish { topic, payload, qos, retain } => {
+                let body = json!({ "topic": topic, "payload": payload, "qos": qos, "retain": retain });
+                post("/api/v1/publish", Some(body))
+            }
+            Self::Ban { kind, value, seconds, reason } => {
+                let body = json!({ "kind": kind, "value": value, "seconds": seconds, "reason": reason });
+                post("/api/v1/bans", Some(body))
+            }
+            Self::LiftBan { kind, value } => {
+                delete(format!("/api/v1/bans/{}/{}", encode(kind), encode(value)))
+            }
+            Self::Drain { server_reference, seconds, exit } => {
+                let body = json!({ "server_reference": server_reference, "seconds": seconds, "exit": exit });
+                post("/api/v1/drain", Some(body))
+            }
+            Self::EndDrain => delete("/api/v1/drain".to_owned()),
+            Self::LogLevel { level: None } => get("/api/v1/log-level"),
+            Self::LogLevel { level } => {
+                let body = Some(json!({ "level": level }));
+                Request { method: "PUT", path: "/api/v1/log-level".to_owned(), body }
+            }
+            Self::Backup { name: None } => get("/api/v1/backup"),
+            Self::Backup { name } => post("/api/v1/backup", Some(json!({ "name": name }))),
+            Self::Reload => post("/api/v1/reload", None),
+            _ => return None,
+        })
+    }
+
+    /// The list of a command that prints one.
+    pub(super) fn listing(&self) -> Option<Listing> {
+        Some(match self {
+            Self::Clients { text, disconnected, limit } => {
+                let only = if *disconnected { "&connected=false" } else { "" };
+                let path =
+                    format!("/api/v1/clients?match={}{only}", encode(text.as_deref().unwrap_or_default()));
+                Listing { limit: *limit, ..list(path, "clients", table::CLIENTS) }
+            }
+            Self::Subscriptions { client } => {
+                list(format!("{}/subscriptions?", of_client(client)), "subscriptions", table::SUBSCRIPTIONS)
+            }
+            Self::Queue { name, group, limit } => {
+                let path = format!("{}?", of_queue(name, *group));
+                Listing { limit: *limit, ..list(path, "messages", table::QUEUE) }
+            }
+            Self::Groups { text } => {
+                list(format!("/api/v1/groups?match={}", encode(text)), "groups", table::GROUPS)
+            }
+            Self::Members { filter } => {
+                list(format!("/api/v1/groups/{}/members?", encode(filter)), "members", table::MEMBERS)
+            }
+            Self::Retained { filter, limit } => {
+                let path = format!("/api/v1/retained?filter={}", encode(filter));
+                Listing { limit: *limit, ..list(path, "retained", table::RETAINED) }
+            }
+            Self::Bans => list("/api/v1/bans?".to_owned(), "bans", table::BANS),
+            Self::Listeners => list("/api/v1/listeners?".to_owned(), "listeners", table::LISTENERS),
+            _ => return None,
+        })
+    }
+}

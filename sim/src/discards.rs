@@ -1,0 +1,87 @@
+//! An operator who discards messages that wait, out of queues of sessions and groups, all or those of a filter.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ledger::{Discard, Discarded, OperatorAnswer, Question, QueueOf};
+use turn::{AskLedger, ToLedger};
+
+use crate::broker::Process;
+use crate::random::Random;
+use crate::scenario::Scenario;
+use crate::scene::Scene;
+use crate::trace::note;
+
+/// Out of a thousand orders: they concern all messages of a queue.
+const ALL_PER_MILLE: usize = 400;
+
+/// The operator.
+pub(crate) struct Discards {
+    random: Random,
+    /// Out of a thousand steps: an order.
+    orders_per_mille: usize,
+    /// The next part of an order that was not carried out whole.
+    rest: Arc<Mutex<Option<Discard>>>,
+    discarded: Arc<Mutex<usize>>,
+}
+
+impl Discards {
+    pub(crate) fn draw(seed: u64) -> Self {
+        // Its own numbers: the rest of a run is left to the same chance as without it.
+        let mut random = Random::new(seed ^ 0x5EED_D15C_A2D0_0000);
+        let orders_per_mille = *random.pick(&[1, 5, 20]);
+        Self { random, orders_per_mille, rest: Arc::default(), discarded: Arc::default() }
+    }
+
+    /// Number of messages that were discarded.
+    pub(crate) fn discarded(&self) -> usize {
+        *self.discarded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An order, if it is time for one.
+    pub(crate) fn turn(&mut self, process: &mut Process, scenario: &Scenario, scene: &mut Scene) {
+        if !self.random.chance(self.orders_per_mille) {
+            return;
+        }
+        let rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let order = rest.unwrap_or_else(|| self.draw_order(scenario));
+        note!(scene.trace, ("operator"), "{order:?}");
+        let (rest, discarded) = (Arc::clone(&self.rest), Arc::clone(&self.discarded));
+        let again = order.clone();
+        let answer = Box::new(move |answer| {
+            let OperatorAnswer::Discard(Discarded::Some { messages, next, until, is_reading }) = answer
+            else {
+                return;
+            };
+            *discarded.lock().unwrap_or_else(PoisonError::into_inner) += messages;
+            let after = if is_reading { again.after } else { next };
+            let is_done = !is_reading && next.is_none();
+            let next = (!is_done).then_some(Discard { after, until: Some(until), ..again });
+            *rest.lock().unwrap_or_else(PoisonError::into_inner) = next;
+        });
+        let question = Question::Discard(Box::new(order));
+        process.post_to_ledger(ToLedger::Ask(Box::new(AskLedger { question, answer })));
+    }
+
+    fn draw_order(&mut self, scenario: &Scenario) -> Discard {
+        let groups: Vec<&str> = scenario
+            .filters
+            .iter()
+            .filter(|filter| filter.is_shared)
+            .map(|filter| filter.text.as_str())
+            .collect();
+        let of = if !groups.is_empty() && self.random.chance(300) {
+            QueueOf::Group((*self.random.pick(&groups)).into())
+        } else {
+            QueueOf::Client(self.random.pick(&scenario.clients).client_id.as_str().into())
+        };
+        let plain: Vec<&str> = scenario
+            .filters
+            .iter()
+            .filter(|filter| !filter.is_shared)
+            .map(|filter| filter.text.as_str())
+            .collect();
+        let is_all = plain.is_empty() || self.random.chance(ALL_PER_MILLE);
+        let filter = (!is_all).then(|| (*self.random.pick(&plain)).into());
+        Discard { of, filter, after: None, until: None }
+    }
+}

@@ -1,0 +1,85 @@
+//! Drain: new clients are refused, connected ones leave, and the broker ends if that was asked for.
+
+use pondhawk_tests::packet::Connect;
+use pondhawk_tests::{Broker, Options, Version, until};
+use serde_json::{Value, json};
+
+use crate::admin::{Answer, Server};
+
+fn start() -> (Broker, Server) {
+    let settings = "[admin]\naddress = \"127.0.0.1:0\"\n".to_owned();
+    let broker = Broker::start(&Options { shards: 2, settings, ..Options::default() });
+    let server = Server::of(&broker);
+    (broker, server)
+}
+
+fn drain(server: &Server, body: &Value) -> Answer {
+    server.send("POST", "/api/v1/drain", "Content-Type: application/json\r\n", &body.to_string())
+}
+
+/// The answer to CONNECT, until the connection is closed.
+fn refusal(broker: &Broker, version: Version) -> Vec<u8> {
+    let mut connection = broker.connect();
+    connection.send(&Connect::new(version, "new").bytes());
+    connection.read_to_end()
+}
+
+#[test]
+fn a_broker_that_is_drained_sends_clients_to_another_server_until_that_is_ended() {
+    let (broker, server) = start();
+    let mut frogs: Vec<_> =
+        (0..10).map(|number| broker.client(Version::V5, &format!("frog-{number}"))).collect();
+    let before = server.value("/api/v1/drain");
+    assert_eq!(before, json!({ "draining": false, "clients": 10 }));
+    let answered = drain(&server, &json!({ "server_reference": "b:1", "seconds": 0 }));
+    assert_eq!(answered.status, 200, "{}", answered.body);
+    let goodbye = [&[0xe0, 8, 0x9c, 6, 0x1c, 0, 3], &b"b:1"[..]].concat();
+    for frog in &mut frogs {
+        assert_eq!(frog.read_packet(), goodbye, "Use another server");
+    }
+    assert_eq!(
+        refusal(&broker, Version::V5),
+        [&[0x20, 9, 0, 0x9c, 6, 0x1c, 0, 3], &b"b:1"[..]].concat(),
+        "Use another server"
+    );
+    assert_eq!(refusal(&broker, Version::V3_1_1), [0x20, 2, 0, 3]);
+    let ready = server.send("GET", "/readyz", "", "");
+    assert_eq!(ready.status, 503);
+    assert!(ready.body.contains("the broker is being drained"), "{}", ready.body);
+    until("all have left", || (server.value("/api/v1/drain")["clients"] == 0).then_some(()));
+    broker.wait_for_log("action=Drain on=\"b:1\" role=\"admin\"");
+    let counters = server.value("/api/v1/counters");
+    assert_eq!((&counters["refused/draining"], &counters["ended/draining"]), (&json!(2), &json!(10)));
+    assert_eq!(server.send("DELETE", "/api/v1/drain", "", "").status, 200);
+    broker.wait_for_log("action=EndDrain");
+    broker.client(Version::V5, "frog-0").expect_only_pong();
+    assert_eq!(server.value("/readyz")["ready"], true);
+    assert_eq!(server.send("DELETE", "/api/v1/drain", "", "").status, 404);
+    assert_eq!(drain(&server, &json!({ "seconds": -1 })).status, 400);
+    broker.client(Version::V5, "frog-1").expect_only_pong();
+}
+
+#[test]
+fn without_another_server_the_reason_is_the_end_of_this_one_and_then_it_ends() {
+    let (mut broker, server) = start();
+    let mut frog = broker.client(Version::V5, "frog");
+    let mut old = broker.client(Version::V3_1_1, "old");
+    assert_eq!(drain(&server, &json!({ "seconds": 3_600, "exit": true })).status, 200);
+    assert_eq!(refusal(&broker, Version::V5), [0x20, 3, 0, 0x88, 0], "Server unavailable");
+    // The newer order counts.
+    assert_eq!(drain(&server, &json!({ "seconds": 0, "exit": true })).status, 200);
+    frog.expect_disconnect(0x8b);
+    assert!(old.read_to_end().is_empty());
+    broker.wait_for_log("the broker is drained, and ends");
+    assert!(broker.wait().success());
+}
+
+#[test]
+fn an_order_of_the_command_line_drains_and_ends_draining() {
+    let (broker, server) = start();
+    let (is_done, text) = server.run(&["ctl", "drain", "--server-reference", "b:1", "--seconds", "3600"]);
+    assert!(is_done && text.contains("draining          yes"), "{text}");
+    assert_eq!(server.value("/api/v1/drain")["server_reference"], "b:1");
+    assert!(server.run(&["ctl", "end-drain"]).0);
+    broker.client(Version::V5, "frog").expect_only_pong();
+}
