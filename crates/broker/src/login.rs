@@ -3,7 +3,7 @@
 use core::net::IpAddr;
 use std::sync::Arc;
 
-use auth::{Admission, Bans, Checked, Identity, Login, PasswordCheck, Realms, Refusal, Suspect, Unchecked};
+use auth::{Admission, Bans, Check, Checked, Identity, Login, Realms, Refusal, Suspect, Unchecked};
 use base::{Charge, ConnectionId, Principal, Purpose, Realm};
 use protocol::{Cause, Claim, Command, Durability};
 use wire::{ConnAck, Connect, ConnectRefusal, DisconnectReason, ReasonCode};
@@ -13,6 +13,8 @@ use crate::effects::Outside;
 use crate::ending::{By, Ending};
 use crate::kinds::Kinds;
 use crate::{Effects, Shard};
+
+mod bearer;
 
 /// The rules of a listener about the users of its clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,7 +135,7 @@ impl Shard {
     fn verify(
         &mut self,
         id: ConnectionId,
-        (identity, check): (Identity, PasswordCheck),
+        (identity, check): (Identity, Check),
         claim: Claim,
         to: &mut Outside<'_, impl Effects>,
     ) {
@@ -183,6 +185,10 @@ impl Shard {
                 self.claim(id, claim, principal, to);
             }
             Checked::Right | Checked::Wrong => self.turn_away_stranger(id, WRONG, claim, to),
+            Checked::Token(bearer) => self.let_in_bearer(id, &bearer, claim, to),
+            Checked::BadToken(problem) => {
+                self.turn_away_stranger(id, Stranger::of_token(problem), claim, to);
+            }
             Checked::Not(unchecked) => self.turn_away_stranger(id, Stranger::of(unchecked), claim, to),
         }
     }
@@ -304,7 +310,7 @@ fn gone(client: &Client, realms: &Realms) -> Option<Gone> {
         |proof| access.is_some_and(|access| access.still_knows(user, &subscriber.client_id, proof));
     (is_disabled || principal.proof.is_some_and(|proof| !is_known(proof))).then_some(Gone {
         counter: |counters| &counters.ended_user_removed,
-        why: "its user was removed or disabled, or has another password",
+        why: "its user was removed or disabled, or has another password, or the key of its token was removed",
         said: DisconnectReason::NotAuthorized,
         reason: ReasonCode::NotAuthorized,
     })
