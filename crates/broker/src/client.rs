@@ -85,6 +85,8 @@ pub(crate) struct Aside {
     pub(crate) expiry_secs: Option<u32>,
     /// When its connection ends, because something of its could not be stored.
     pub(crate) ends_ms: Option<u64>,
+    /// When its connection ends, because its token expires, in seconds since 1970.
+    pub(crate) until_unix_secs: Option<u64>,
     /// Answers that were sent while its output was full.
     pub(crate) untaken_answer_bytes: usize,
     /// The CONNECT whose password is being checked.
@@ -110,6 +112,7 @@ impl Aside {
         held_for: None,
         expiry_secs: None,
         ends_ms: None,
+        until_unix_secs: None,
         untaken_answer_bytes: 0,
         verifying: None,
         controlling: None,
@@ -121,7 +124,7 @@ impl Aside {
         let Self { held_for, expiry_secs, ends_ms, untaken_answer_bytes, verifying, denied, .. } = self;
         let holds = shapes.is_some() || walks.is_some() || request.is_some() || recording.is_some();
         let waits = joining.is_some() || deferred.is_some() || shares.is_some() || held_for.is_some();
-        if self.controlling.is_some() {
+        if self.controlling.is_some() || self.until_unix_secs.is_some() {
             return false;
         }
         let counts = *untaken_answer_bytes > 0 || *denied > 0;

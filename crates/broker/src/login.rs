@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use auth::{Admission, Checked, Identity, Login, PasswordCheck, Realms, Refusal, Suspect, Unchecked};
-use base::{Charge, ConnectionId, Principal, Purpose, Realm, Subscriber};
+use auth::{Admission, Check, Checked, Identity, Login, Realms, Refusal, Suspect, Unchecked};
 use protocol::{Cause, Claim, Command, Durability};
 use wire::{ConnAck, Connect, ConnectRefusal, DisconnectReason, ReasonCode};
 
@@ -12,6 +11,8 @@ use crate::effects::Outside;
 use crate::ending::{By, Ending};
 use crate::kinds::Kinds;
 use crate::{Effects, Shard};
+
+mod bearer;
 
 /// The rules of a listener about the users of its clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,7 +133,7 @@ impl Shard {
     fn verify(
         &mut self,
         id: ConnectionId,
-        (identity, check): (Identity, PasswordCheck),
+        (identity, check): (Identity, Check),
         claim: Claim,
         to: &mut Outside<'_, impl Effects>,
     ) {
@@ -182,6 +183,10 @@ impl Shard {
                 self.claim(id, claim, principal, to);
             }
             Checked::Right | Checked::Wrong => self.turn_away_stranger(id, WRONG, claim, to),
+            Checked::Token(bearer) => self.let_in_bearer(id, &bearer, claim, to),
+            Checked::BadToken(problem) => {
+                self.turn_away_stranger(id, Stranger::of_token(problem), claim, to);
+            }
             Checked::Not(unchecked) => self.turn_away_stranger(id, Stranger::of(unchecked), claim, to),
         }
     }
@@ -293,7 +298,7 @@ fn gone(subscriber: &Subscriber, realms: &Realms) -> Option<Gone> {
         |proof| access.is_some_and(|access| access.still_knows(user, &subscriber.client_id, proof));
     (is_disabled || principal.proof.is_some_and(|proof| !is_known(proof))).then_some(Gone {
         counter: |counters| &counters.ended_user_removed,
-        why: "its user was removed or disabled, or has another password",
+        why: "its user was removed or disabled, or has another password, or the key of its token was removed",
         said: DisconnectReason::NotAuthorized,
         reason: ReasonCode::NotAuthorized,
     })

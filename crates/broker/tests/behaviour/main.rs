@@ -1,6 +1,7 @@
 //! What a broker does, seen by its clients: shards and a ledger in one thread, packets in, packets out.
 
 mod absence;
+mod bearer;
 mod disk;
 mod endings;
 mod lasting;
