@@ -8,8 +8,8 @@ use std::sync::Arc;
 use topic::{TopicFilter, TopicName};
 
 use crate::{
-    Action, Check, Client, Decision, DynamicSecurity, FilterAction, PasswordCheck, PasswordHash, Permissions,
-    Reason, Scheme, TokenCheck, Tokens, Users,
+    Action, Check, Client, Credential, Decision, DynamicSecurity, FilterAction, Mechanism, PasswordCheck,
+    PasswordHash, Permissions, Reason, Scheme, TokenCheck, Tokens, Users,
 };
 
 /// Identities and rules at one time.
@@ -165,6 +165,24 @@ impl Access {
             _ if !login.may_be_anonymous => Admission::Refused(Refusal::Anonymous),
             name => Admission::Admitted(name.map(|name| Identity { name: name.into(), proof: None })),
         }
+    }
+
+    /// The user of this name, as an exchange of SCRAM needs it, under a client identifier. `None` if nobody has a password here.
+    /// A name that is no user's, or whose hash does not serve, gets a credential that no password has.
+    #[must_use]
+    pub fn scram(&self, mechanism: Mechanism, name: &str, client_id: &str) -> Option<(Identity, Credential)> {
+        let _ = self.users()?;
+        let proof = self.password(name, client_id).map(Arc::clone);
+        let decoy = match (&self.users, &self.dynamic) {
+            (Some(users), _) if !users.is_empty() => users.decoy(mechanism),
+            (_, Some(dynamic)) => {
+                let secret = dynamic.first_password().map(|hash| hash.parts().1);
+                (Some(Scheme::MOSQUITTO), secret.unwrap_or_default())
+            }
+            _ => (None, &[][..]),
+        };
+        let credential = crate::scram::credential(mechanism, name, proof.as_ref(), decoy);
+        Some((Identity { name: name.into(), proof }, credential))
     }
 
     /// The check of a password that is a token. Where there are users too, such a password has the form of a token. The users

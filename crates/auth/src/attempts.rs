@@ -4,7 +4,7 @@ use core::hash::Hash;
 use core::net::IpAddr;
 use std::collections::{HashMap, VecDeque};
 
-use crate::{Bearer, PasswordCheck, TokenCheck, TokenProblem, Workspace};
+use crate::{Bearer, PasswordCheck, ScramCheck, TokenCheck, TokenProblem, Workspace};
 
 /// A check of the password in CONNECT. It takes too long for a thread that carries messages.
 #[derive(Debug)]
@@ -13,6 +13,8 @@ pub enum Check {
     Password(PasswordCheck),
     /// The password is a token.
     Token(TokenCheck),
+    /// There is no password, but a proof that the client knows it.
+    Scram(ScramCheck),
 }
 
 impl Check {
@@ -20,7 +22,8 @@ impl Check {
     pub fn run_in(&self, workspace: &mut Workspace, unix_secs: u64) -> Checked {
         match self {
             Self::Password(check) if check.run_in(workspace) => Checked::Right,
-            Self::Password(_) => Checked::Wrong,
+            Self::Scram(check) if check.run() => Checked::Right,
+            Self::Password(_) | Self::Scram(_) => Checked::Wrong,
             Self::Token(check) => match check.run(unix_secs) {
                 Ok(bearer) => Checked::Token(Box::new(bearer)),
                 Err(problem) => Checked::BadToken(problem),
@@ -34,6 +37,7 @@ impl Check {
         match self {
             Self::Password(check) => check.user(),
             Self::Token(check) => check.number(),
+            Self::Scram(check) => check.user(),
         }
     }
 
@@ -43,6 +47,7 @@ impl Check {
         match self {
             Self::Password(check) => check.size_bytes(),
             Self::Token(check) => check.size_bytes(),
+            Self::Scram(check) => check.size_bytes(),
         }
     }
 }

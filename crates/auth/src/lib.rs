@@ -30,6 +30,7 @@ mod guard;
 mod password;
 mod permissions;
 mod remembered;
+mod scram;
 mod token;
 mod tree;
 mod users;
@@ -47,6 +48,7 @@ pub use guard::{Guard, Realms};
 pub use password::{HashError, PasswordHash, SALT_BYTES, Scheme, Workspace};
 pub use permissions::{Action, Client, Decision, FilterAction, Permissions, Reason, Rule};
 pub use remembered::Remembered;
+pub use scram::{Credential, Exchange, Mechanism, SCRAM_BYTES_MAX, ScramCheck, ScramProblem};
 pub use token::{
     Algorithm, Bearer, KeysError, TOKEN_BYTES_MAX, TokenCheck, TokenKeys, TokenProblem, TokenRules, Tokens,
 };

@@ -162,6 +162,8 @@ counters! {
     refused_token_claims: "refused/token/claims",
     /// Of those: because the token has no user name, or another one than CONNECT.
     refused_token_user: "refused/token/user",
+    /// Of those: because the exchange in AUTH packets was none that the broker can carry out.
+    refused_authentication: "refused/authentication",
     /// Of those: because too many passwords waited to be checked.
     refused_verify_busy: "refused/verify_busy",
     /// Of those: because the client identifier belongs to a session of another user.

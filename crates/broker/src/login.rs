@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use auth::{Admission, Check, Checked, Identity, Login, Realms, Refusal, Suspect, Unchecked};
+use base::{Charge, ConnectionId, Principal, Purpose, Realm, Subscriber};
 use protocol::{Cause, Claim, Command, Durability};
 use wire::{ConnAck, Connect, ConnectRefusal, DisconnectReason, ReasonCode};
 
@@ -13,6 +14,7 @@ use crate::kinds::Kinds;
 use crate::{Effects, Shard};
 
 mod bearer;
+pub(crate) mod scram;
 
 /// The rules of a listener about the users of its clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,8 +139,7 @@ impl Shard {
         claim: Claim,
         to: &mut Outside<'_, impl Effects>,
     ) {
-        let will_bytes = claim.will.as_ref().map_or(0, |will| will.message.size_bytes());
-        let bytes = check.size_bytes() + will_bytes;
+        let bytes = check.size_bytes() + claim.will_bytes();
         if !self.has_memory_for_login(bytes) {
             return self.turn_away_stranger(id, NO_MEMORY, claim, to);
         }
@@ -166,6 +167,9 @@ impl Shard {
 
     /// The password of a CONNECT was checked.
     pub(crate) fn checked(&mut self, id: ConnectionId, checked: Checked, to: &mut Outside<'_, impl Effects>) {
+        if self.proof_checked(id, &checked, to) {
+            return;
+        }
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(verifying) = client.aside_mut().and_then(|aside| aside.verifying.take()) else { return };
         client.tidy();
@@ -177,9 +181,7 @@ impl Shard {
             .is_some_and(|access| access.confirms(&identity, &claim.subscriber.client_id));
         match checked {
             Checked::Right if is_user => {
-                let (user, proof) = (Some(Arc::from(identity.name())), identity.proof());
-                let (realm, tenant) = (entry.realm, realms.tenant(entry.realm));
-                let principal = Principal { user, is_proved: true, proof, realm, tenant };
+                let principal = proved(&realms, entry, &identity);
                 self.claim(id, claim, principal, to);
             }
             Checked::Right | Checked::Wrong => self.turn_away_stranger(id, WRONG, claim, to),
@@ -268,6 +270,13 @@ impl Shard {
         let again = is_done && std::mem::take(&mut self.rechecks_again);
         self.rechecked = if is_done { again.then_some(0) } else { Some(until) };
     }
+}
+
+/// The user who has proved a name.
+fn proved(realms: &Realms, entry: Entry, identity: &Identity) -> Principal {
+    let (user, proof) = (Some(Arc::from(identity.name())), identity.proof());
+    let (realm, tenant) = (entry.realm, realms.tenant(entry.realm));
+    Principal { user, is_proved: true, proof, realm, tenant }
 }
 
 /// The reason why a client goes after a change of users or bans.

@@ -7,10 +7,8 @@ use auth::{Checked, Guard};
 use base::{Budget, ConnectionId, Level, Now, Purpose, ShardId, Tally};
 use index::Subscriptions;
 use protocol::{Command, Durability, Publish, Reply};
-use session::{Authenticated, AuthenticationOutcome, Request, Session, Settings, Terms};
-use wire::{
-    ConnectRefusal, Decoded, DisconnectReason, Packet, ReasonCode, Violation, brief_acknowledgement, decode,
-};
+use session::{Request, Session, Settings, Terms};
+use wire::{Decoded, DisconnectReason, Packet, ReasonCode, Violation, brief_acknowledgement, decode};
 
 use crate::beginnings::Beginnings;
 use crate::client::{Client, Clients};
@@ -601,9 +599,11 @@ impl Shard {
     ) -> Step {
         match request {
             Request::None => {}
-            Request::Authenticate(_) => {
-                self.refuse_authentication(id, to);
-                return Step::Ended;
+            Request::Authenticate(step) => {
+                self.authenticate(id, step, to);
+                if self.clients.get(id).is_none() {
+                    return Step::Ended;
+                }
             }
             Request::Publish(publish) => {
                 return Step::Consumed(self.publish(id, publish, (bytes, len), to));
@@ -637,16 +637,6 @@ impl Shard {
             }
         }
         Step::Consumed(len)
-    }
-
-    /// There is no authenticator: no method is announced, so that none should have come this far.
-    fn refuse_authentication(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
-        let Some(client) = self.clients.get_mut(id) else { return };
-        let outcome = AuthenticationOutcome::Failure(ConnectRefusal::BadAuthenticationMethod);
-        self.scratch.clear();
-        if let Authenticated::Refused(violation) = client.session.authenticated(outcome, &mut self.scratch) {
-            self.violated(id, &violation, to);
-        }
     }
 
     /// Sends a packet of our own making, in the connection's version.

@@ -295,7 +295,7 @@ impl Verifier {
             Check::Password(check) => {
                 self.remembered.lock().unwrap_or_else(PoisonError::into_inner).has(check)
             }
-            Check::Token(_) => false,
+            Check::Token(_) | Check::Scram(_) => false,
         }
     }
 

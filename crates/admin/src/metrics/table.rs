@@ -122,6 +122,7 @@ pub const METRICS: &[Metric] = &[
             "token_expired" => "refused/token/expired",
             "token_claims" => "refused/token/claims",
             "token_user" => "refused/token/user",
+            "authentication" => "refused/authentication",
             "session_of_other_user" => "refused/session_of_other_user",
             "banned" => "refused/banned",
         },

@@ -162,6 +162,7 @@ fn admission(access: &Access, user: Option<&str>, password: &str, may_be_anonymo
     let password = Some(password.as_bytes()).filter(|password| !password.is_empty());
     match access.admit(&Login { user, password, client_id: "c", may_be_anonymous }) {
         Admission::Verify(_, Check::Token(_)) => "token",
+        Admission::Verify(_, Check::Scram(_)) => unreachable!("CONNECT alone has no proof"),
         Admission::Verify(_, Check::Password(_)) => "password",
         Admission::Refused(Refusal::Password) => "refused",
         Admission::Refused(Refusal::Anonymous) => "anonymous refused",

@@ -14,6 +14,7 @@ mod qos;
 mod relief;
 mod retained;
 mod routing;
+mod scram;
 mod tight;
 mod turns;
 mod world;
