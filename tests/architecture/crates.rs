@@ -57,7 +57,7 @@ const RULES: &[Rule] = &[
         "auth",
         Layer::Core,
         &["topic", "base"],
-        &["argon2", "base64", "ipnet", "pbkdf2", "jsonwebtoken", "hmac", "serde_json", "sha2", "subtle"],
+        &["argon2", "base64", "ipnet", "pbkdf2", "ring", "serde", "serde_json", "sha2", "subtle"],
     ),
     pure(
         "ledger",

@@ -9,7 +9,9 @@ use std::path::Path;
 use std::process::Command;
 use std::thread;
 
-use pondhawk_tests::{Broker, Options, Program, Version, autopaho, hivemq, node, python};
+use pondhawk_tests::packet::Connect;
+use pondhawk_tests::{Broker, Client, Options, Program, Version, autopaho, hivemq, node, pondhawk, python};
+use tempfile::TempDir;
 
 /// The versions that all three speak.
 const VERSIONS: [Version; 2] = [Version::V3_1_1, Version::V5];
@@ -112,7 +114,7 @@ fn autopaho_converses_and_comes_back_in_5_0() {
 
 fn hivemq_talks_in(version: Version) {
     converse(&EVERY_QOS, |broker, qos| {
-        let mut conversation = hivemq();
+        let mut conversation = hivemq("Talk");
         conversation.args([&broker.address().port().to_string(), &version.to_string(), qos]);
         conversation
     });
@@ -126,6 +128,44 @@ fn hivemq_converses_and_comes_back_in_3_1_1() {
 #[test]
 fn hivemq_converses_and_comes_back_in_5_0() {
     hivemq_talks_in(Version::V5);
+}
+
+/// Passwords that never travel: SCRAM-SHA-512 with the hash of Mosquitto's password files, and SCRAM-SHA-256.
+#[test]
+fn hivemq_proves_its_password_by_scram_and_proves_it_again() {
+    let directory = TempDir::new().expect("there is a place for temporary files");
+    let users = directory.path().join("users");
+    let add = |arguments: &[&str]| {
+        let output =
+            Command::new(pondhawk()).arg("passwd").args(arguments).output().expect("pondhawk can be run");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    let file = users.to_str().expect("a text");
+    // The client accepts no fewer rounds than RFC 7677 asks for.
+    add(&["-c", "-b", "-H", "sha512-pbkdf2", "-I", "4096", file, "frog", "croak"]);
+    add(&["-b", "-H", "scram-sha-256", "-I", "4096", file, "toad", "hop"]);
+    let broker = Broker::start(&Options {
+        settings: format!("[auth]\npassword_file = {users:?}\n"),
+        ..Options::default()
+    });
+    let port = broker.address().port().to_string();
+    for (mechanism, user, password, is_right) in [
+        ("SCRAM-SHA-512", "frog", "croak", true),
+        ("SCRAM-SHA-256", "toad", "hop", true),
+        ("SCRAM-SHA-512", "frog", "hop", false),
+        // The hash of this user serves the other mechanism, and there is no such user.
+        ("SCRAM-SHA-512", "toad", "hop", false),
+        ("SCRAM-SHA-256", "newt", "hop", false),
+    ] {
+        let mut client = hivemq("Scram");
+        client.args([&port, mechanism, user, password]);
+        client.args((!is_right).then_some("refused"));
+        let said = Program::start(client).finish();
+        assert!(said.ends_with(ALL_SAID), "{mechanism} {user}: {said}");
+    }
+    let plain = Connect::new(Version::V5, "plain").of("toad", "hop");
+    drop(Client::connect(broker.address(), &plain));
+    assert!(broker.stop().success());
 }
 
 #[test]

@@ -45,12 +45,12 @@ pub fn flood() -> PathBuf {
 ///
 /// # Panics
 /// If the tools are not installed.
-pub fn hivemq() -> Command {
+pub fn hivemq(class: &str) -> Command {
     let [classes, libraries] = ["java/classes", "java/libraries"].map(installed);
     let mut java = Command::new("java");
     // A program that runs for a second needs neither an optimising compiler nor a collector with threads.
     java.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp"]);
-    java.arg(format!("{}:{}/*", classes.display(), libraries.display())).arg("Talk");
+    java.arg(format!("{}:{}/*", classes.display(), libraries.display())).arg(class);
     java
 }
 

@@ -67,7 +67,8 @@ pub(crate) fn install(house: &House, log: &mut Log) -> Result<(), String> {
 /// second.
 fn install_java(house: &House, log: &mut Log) -> Result<(), String> {
     let sources = house.root().join("tests/clients/java");
-    let files = ["pom.xml", "Client.java", "Client3.java", "Client5.java", "Link.java", "Talk.java"];
+    let files =
+        ["pom.xml", "Client.java", "Client3.java", "Client5.java", "Link.java", "Scram.java", "Talk.java"];
     let inputs = files.map(|file| sources.join(file));
     once(&house.tools().join("java"), &inputs, |folder, inputs| {
         let libraries = folder.join("libraries");

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use topic::{TopicFilter, TopicName};
 
 use crate::{
-    Action, Client, Decision, DynamicSecurity, FilterAction, PasswordCheck, PasswordHash, Permissions,
-    Reason, Scheme, Users,
+    Action, Check, Client, Credential, Decision, DynamicSecurity, FilterAction, Mechanism, PasswordCheck,
+    PasswordHash, Permissions, Reason, Scheme, TokenCheck, Tokens, Users,
 };
 
 /// Identities and rules at one time.
@@ -21,6 +21,8 @@ pub struct Access {
     permissions: Option<Arc<Permissions>>,
     /// Decides before users and permissions about those whom it knows.
     dynamic: Option<Arc<DynamicSecurity>>,
+    /// Decides about passwords that are tokens.
+    tokens: Option<Arc<Tokens>>,
 }
 
 /// The user of a connection.
@@ -49,8 +51,8 @@ pub struct Login<'a> {
 pub enum Admission {
     /// The client is let in, with a name if it gave one.
     Admitted(Option<Identity>),
-    /// The client is let in under this name if its password is right.
-    Verify(Identity, PasswordCheck),
+    /// The client is let in under this name if its password is right, or under the name in its token.
+    Verify(Identity, Check),
     /// The client is not let in.
     Refused(Refusal),
 }
@@ -88,13 +90,24 @@ impl Access {
     /// Identities and rules; `None` stands for no users and for no rules.
     #[must_use]
     pub fn new(users: Option<Users>, permissions: Option<Permissions>) -> Self {
-        Self { users: users.map(Arc::new), permissions: permissions.map(Arc::new), dynamic: None }
+        Self { users: users.map(Arc::new), permissions: permissions.map(Arc::new), ..Self::default() }
+    }
+
+    /// The same with tokens in the place of passwords.
+    #[must_use]
+    pub fn with_tokens(self, tokens: Option<Arc<Tokens>>) -> Self {
+        Self { tokens, ..self }
     }
 
     /// The same with dynamic security, which decides first about everybody whom it knows.
     #[must_use]
     pub fn with_dynamic_security(&self, dynamic: Arc<DynamicSecurity>) -> Self {
-        Self { users: self.users.clone(), permissions: self.permissions.clone(), dynamic: Some(dynamic) }
+        Self {
+            users: self.users.clone(),
+            permissions: self.permissions.clone(),
+            dynamic: Some(dynamic),
+            tokens: self.tokens.clone(),
+        }
     }
 
     /// Dynamic security, if there is any.
@@ -126,11 +139,20 @@ impl Access {
     /// Decides about a CONNECT, as far as that takes no time.
     ///
     /// A client without a name is none of the users' business. A client with a name has to know the password if there are
-    /// users, also where clients may be anonymous.
+    /// users, also where clients may be anonymous. A token decides alone, with or without a name.
     #[must_use]
     pub fn admit(&self, login: &Login<'_>) -> Admission {
         // An empty name is none, as in Mosquitto.
-        match login.user.filter(|name| !name.is_empty()) {
+        let user = login.user.filter(|name| !name.is_empty());
+        if let Some(check) = self.token(login.password.unwrap_or_default(), user) {
+            let claimed = Identity { name: user.unwrap_or_default().into(), proof: None };
+            return Admission::Verify(claimed, Check::Token(check));
+        }
+        match user {
+            // Nothing but a token proves a name here.
+            Some(_) if self.tokens.is_some() && self.users().is_none() => {
+                Admission::Refused(Refusal::Password)
+            }
             Some(name) if self.users().is_some() => {
                 // An absent and an empty password match nothing.
                 let Some(password) = login.password.filter(|password| !password.is_empty()) else {
@@ -138,11 +160,43 @@ impl Access {
                 };
                 let proof = self.password(name, login.client_id).map(Arc::clone);
                 let check = PasswordCheck::new(name, proof.as_ref(), self.costliest(), password);
-                Admission::Verify(Identity { name: name.into(), proof }, check)
+                Admission::Verify(Identity { name: name.into(), proof }, check.into())
             }
             _ if !login.may_be_anonymous => Admission::Refused(Refusal::Anonymous),
             name => Admission::Admitted(name.map(|name| Identity { name: name.into(), proof: None })),
         }
+    }
+
+    /// The user of this name, as an exchange of SCRAM needs it, under a client identifier. `None` if nobody has a password here.
+    /// A name that is no user's, or whose hash does not serve, gets a credential that no password has.
+    #[must_use]
+    pub fn scram(&self, mechanism: Mechanism, name: &str, client_id: &str) -> Option<(Identity, Credential)> {
+        let _ = self.users()?;
+        let proof = self.password(name, client_id).map(Arc::clone);
+        let decoy = match (&self.users, &self.dynamic) {
+            (Some(users), _) if !users.is_empty() => users.decoy(mechanism),
+            (_, Some(dynamic)) => {
+                let secret = dynamic.first_password().map(|hash| hash.parts().1);
+                (Some(Scheme::MOSQUITTO), secret.unwrap_or_default())
+            }
+            _ => (None, &[][..]),
+        };
+        let credential = crate::scram::credential(mechanism, name, proof.as_ref(), decoy);
+        Some((Identity { name: name.into(), proof }, credential))
+    }
+
+    /// The check of a password that is a token. Where there are users too, such a password has the form of a token. The users
+    /// are not asked about it: a token that has expired would cost a slow check, and prove nothing.
+    fn token(&self, password: &[u8], user: Option<&str>) -> Option<TokenCheck> {
+        let tokens = self.tokens.as_ref().filter(|_| !password.is_empty())?;
+        let is_token = self.users().is_none() || Tokens::look_like(password);
+        is_token.then(|| TokenCheck::new(tokens, password, user))
+    }
+
+    /// The tokens that are passwords here, if there are any.
+    #[must_use]
+    pub fn tokens(&self) -> Option<&Arc<Tokens>> {
+        self.tokens.as_ref()
     }
 
     /// The hash of the password under which a user logs in; `None` if nobody does.
@@ -173,10 +227,12 @@ impl Access {
         }
     }
 
-    /// Whether a user who was let in with this [proof](Identity::proof) may stay: the user is there, with the same password.
+    /// Whether a user who was let in with this [proof](Identity::proof) may stay: the user is there, with the same password, or
+    /// the [key](crate::Bearer::key) of the user's token is.
     #[must_use]
     pub fn still_knows(&self, user: &str, client_id: &str, proof: NonZeroU64) -> bool {
         self.password(user, client_id).is_some_and(|hash| fingerprint(hash) == proof)
+            || self.tokens.as_ref().is_some_and(|tokens| tokens.has_key(proof))
     }
 
     /// Whether there is a user of this name.

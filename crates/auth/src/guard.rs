@@ -17,6 +17,8 @@ pub struct Realms {
     has_filter_rules: bool,
     /// By number, as far as there are some.
     tenants: Vec<Option<Arc<Tenant>>>,
+    /// By number, as far as there are some: the tenants of clients with tokens, whose names come from the issuer.
+    bearers: Vec<Option<Arc<Tenant>>>,
     /// By number, as far as there are some: realms that no listener has any more.
     former: Vec<bool>,
 }
@@ -34,13 +36,27 @@ impl Realms {
     pub fn new(all: Vec<(Box<str>, Arc<Access>)>) -> Self {
         let has_rules = all.iter().any(|(_, access)| access.has_rules());
         let has_filter_rules = all.iter().any(|(_, access)| access.has_filter_rules());
-        Self { all, has_rules, has_filter_rules, tenants: Vec::new(), former: Vec::new() }
+        Self {
+            all,
+            has_rules,
+            has_filter_rules,
+            tenants: Vec::new(),
+            bearers: Vec::new(),
+            former: Vec::new(),
+        }
     }
 
     /// The same realms with their tenants, by number. A realm without one has no users and no mount point.
     #[must_use]
     pub fn with_tenants(mut self, tenants: Vec<Option<Arc<Tenant>>>) -> Self {
         self.tenants = tenants;
+        self
+    }
+
+    /// The same realms with the tenants of clients with tokens, by number.
+    #[must_use]
+    pub fn with_bearers(mut self, bearers: Vec<Option<Arc<Tenant>>>) -> Self {
+        self.bearers = bearers;
         self
     }
 
@@ -56,6 +72,12 @@ impl Realms {
     #[must_use]
     pub fn tenant(&self, realm: Realm) -> Option<Arc<Tenant>> {
         self.tenants.get(usize::from(realm.0)).cloned().flatten()
+    }
+
+    /// The tenant of clients with tokens in a realm.
+    #[must_use]
+    pub fn bearers(&self, realm: Realm) -> Option<Arc<Tenant>> {
+        self.bearers.get(usize::from(realm.0)).cloned().flatten()
     }
 
     /// Whether the sessions of `owner` are behind the mount point of `claimant`. If all listeners have the same, it takes the
@@ -108,7 +130,10 @@ impl Realms {
     /// Whether two names mean the same: they are equal, or `before` is unknown and there is one name only. The name of a realm
     /// that a reload has removed is known: nobody else gets its sessions.
     fn is_same(&self, before: &str, now: &str, name: fn(&Tenant) -> &str) -> bool {
-        let names = || self.tenants.iter().map(|tenant| tenant.as_ref().map_or("", |tenant| name(tenant)));
+        let of_bearers = || self.bearers.iter().flatten().map(|tenant| name(tenant));
+        let of_realms =
+            || self.tenants.iter().map(|tenant| tenant.as_ref().map_or("", |tenant| name(tenant)));
+        let names = || of_realms().chain(of_bearers());
         let is_only = || names().next().is_some() && names().all(|name| name == now);
         before == now || is_only()
     }
@@ -133,7 +158,8 @@ impl Realms {
             None => Arc::clone(access),
         };
         let all = self.all.iter().map(|(name, access)| (name.clone(), one(access))).collect();
-        Self::new(all).with_tenants(self.tenants.clone()).with_former(self.former.clone())
+        let places = Self::new(all).with_tenants(self.tenants.clone()).with_bearers(self.bearers.clone());
+        places.with_former(self.former.clone())
     }
 
     /// The name of a realm's rules, which means the same to the next process.

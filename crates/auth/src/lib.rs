@@ -30,12 +30,14 @@ mod guard;
 mod password;
 mod permissions;
 mod remembered;
+mod scram;
+mod token;
 mod tree;
 mod users;
 
 pub use access::{Access, Admission, Identity, Login, Refusal};
 pub use acl::{AclError, AclProblem};
-pub use attempts::{Attempts, Checked, Origin, Unchecked};
+pub use attempts::{Attempts, Check, Checked, Origin, Unchecked};
 pub use bans::{Bans, REASON_BYTES_MAX, Suspect, Terms, Whom};
 pub use dynamic::{
     ANSWER_BYTES_MAX, AclKind, Controlled, DynamicError, DynamicSecurity, NewPassword, RESPONSE_TOPIC,
@@ -46,4 +48,8 @@ pub use guard::{Guard, Realms};
 pub use password::{HashError, PasswordHash, SALT_BYTES, Scheme, Workspace};
 pub use permissions::{Action, Client, Decision, FilterAction, Permissions, Reason, Rule};
 pub use remembered::Remembered;
+pub use scram::{Credential, Exchange, Mechanism, SCRAM_BYTES_MAX, ScramCheck, ScramProblem};
+pub use token::{
+    Algorithm, Bearer, KeysError, TOKEN_BYTES_MAX, TokenCheck, TokenKeys, TokenProblem, TokenRules, Tokens,
+};
 pub use users::{PasswordCheck, UserProblem, Users, UsersError};

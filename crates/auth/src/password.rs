@@ -5,8 +5,10 @@ use std::fmt;
 use argon2::{Algorithm, Argon2, Block, Params, Version};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
-use sha2::{Digest, Sha512};
+use sha2::{Digest, Sha256, Sha512};
 use subtle::ConstantTimeEq;
+
+use crate::Mechanism;
 
 /// Number of random bytes in the salt of a new hash. Mosquitto 2.0 reads hashes with a salt of exactly this length.
 pub const SALT_BYTES: usize = 12;
@@ -38,6 +40,11 @@ pub enum Scheme {
         /// Rounds, at least 1.
         rounds: u32,
     },
+    /// `$scram-sha-256$`: the keys of SCRAM-SHA-256, which follow from PBKDF2 with HMAC-SHA256. Mosquitto does not know it.
+    ScramSha256 {
+        /// Rounds, at least 1.
+        rounds: u32,
+    },
     /// `$argon2id$`: Argon2id, version 19.
     Argon2id {
         /// Memory of a check, in KiB.
@@ -52,13 +59,15 @@ pub enum Scheme {
 impl Scheme {
     /// The scheme of new passwords: 19 MiB and two passes, the second choice of OWASP. A check takes some 20 ms.
     pub const DEFAULT: Self = Self::Argon2id { memory_kib: 19 * 1_024, passes: 2, lanes: 1 };
+    /// Rounds of PBKDF2 in a new hash of `$scram-sha-256$`, as OWASP recommends. The client pays for them.
+    pub const SCRAM_ROUNDS: u32 = 600_000;
     /// The scheme that `mosquitto_passwd` of Mosquitto 2.0 uses.
     pub const MOSQUITTO: Self = Self::Pbkdf2 { rounds: 101 };
 
     fn check(self) -> Result<Self, HashError> {
         let is_bounded = match self {
             Self::Sha512 => true,
-            Self::Pbkdf2 { rounds } => (1..=ROUNDS_MAX).contains(&rounds),
+            Self::Pbkdf2 { rounds } | Self::ScramSha256 { rounds } => (1..=ROUNDS_MAX).contains(&rounds),
             Self::Argon2id { memory_kib, passes, lanes } => {
                 memory_kib <= MEMORY_KIB_MAX
                     && passes <= PASSES_MAX
@@ -82,6 +91,12 @@ impl Scheme {
                 hash.copy_from_slice(&Sha512::new().chain_update(password).chain_update(salt).finalize());
             }
             Self::Pbkdf2 { rounds } => pbkdf2::pbkdf2_hmac::<Sha512>(password, salt, rounds, &mut hash),
+            Self::ScramSha256 { rounds } => {
+                let mut salted = [0; SHA512_BYTES / 2];
+                pbkdf2::pbkdf2_hmac::<Sha256>(password, salt, rounds, &mut salted);
+                let (stored, server) = Mechanism::Sha256.keys(&salted);
+                hash.copy_from_slice(&[stored.as_ref(), server.as_ref()].concat());
+            }
             Self::Argon2id { memory_kib, passes, lanes } => {
                 let params =
                     Params::new(memory_kib, passes, lanes, Some(bytes)).map_err(|_| HashError::Cost)?;
@@ -99,7 +114,7 @@ impl Scheme {
     pub(crate) fn cost(self) -> u64 {
         match self {
             Self::Sha512 => 1,
-            Self::Pbkdf2 { rounds } => 2 * u64::from(rounds),
+            Self::Pbkdf2 { rounds } | Self::ScramSha256 { rounds } => 2 * u64::from(rounds),
             Self::Argon2id { memory_kib, passes, .. } => u64::from(memory_kib) * u64::from(passes),
         }
     }
@@ -170,10 +185,14 @@ impl PasswordHash {
                 let rounds = number(rounds)?;
                 (Scheme::Pbkdf2 { rounds }, STANDARD.decode(salt), STANDARD.decode(hash))
             }
+            ["scram-sha-256", rounds, salt, hash] => {
+                let rounds = number(rounds)?;
+                (Scheme::ScramSha256 { rounds }, STANDARD.decode(salt), STANDARD.decode(hash))
+            }
             ["argon2id", "v=19", costs, salt, hash] => {
                 (argon2_costs(costs)?, STANDARD_NO_PAD.decode(salt), STANDARD_NO_PAD.decode(hash))
             }
-            ["6" | "7" | "argon2id", ..] => return Err(HashError::Fields),
+            ["6" | "7" | "scram-sha-256" | "argon2id", ..] => return Err(HashError::Fields),
             _ => return Err(HashError::Scheme),
         };
         let (salt, hash) = (salt.map_err(|_| HashError::Base64)?, hash.map_err(|_| HashError::Base64)?);
@@ -191,6 +210,11 @@ impl PasswordHash {
     /// A hash that no password has, and that takes as long to check as one of `scheme`.
     pub(crate) fn decoy(scheme: Scheme) -> Self {
         Self { scheme, salt: [0; SALT_BYTES].into(), hash: vec![0; scheme.hash_bytes()].into() }
+    }
+
+    /// The salt and the hash.
+    pub(crate) fn parts(&self) -> (&[u8], &[u8]) {
+        (&self.salt, &self.hash)
     }
 
     /// The function that made the hash.
@@ -240,6 +264,10 @@ impl fmt::Display for PasswordHash {
             Scheme::Sha512 => write!(f, "$6${}${}", STANDARD.encode(&self.salt), STANDARD.encode(&self.hash)),
             Scheme::Pbkdf2 { rounds } => {
                 write!(f, "$7${rounds}${}${}", STANDARD.encode(&self.salt), STANDARD.encode(&self.hash))
+            }
+            Scheme::ScramSha256 { rounds } => {
+                let (salt, hash) = (STANDARD.encode(&self.salt), STANDARD.encode(&self.hash));
+                write!(f, "$scram-sha-256${rounds}${salt}${hash}")
             }
             Scheme::Argon2id { memory_kib, passes, lanes } => {
                 let (salt, hash) = (STANDARD_NO_PAD.encode(&self.salt), STANDARD_NO_PAD.encode(&self.hash));

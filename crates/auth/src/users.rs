@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::file::entry;
-use crate::{HashError, PasswordHash, Scheme, Workspace};
+use crate::{HashError, Mechanism, PasswordHash, Scheme, Workspace};
 
 /// Largest length of a user name, in bytes. A CONNECT packet has no longer one.
 const NAME_BYTES_MAX: usize = 65_535;
@@ -17,6 +17,8 @@ pub struct Users {
     by_name: HashMap<Box<str>, Arc<PasswordHash>>,
     /// Number of users of each scheme.
     schemes: BTreeMap<Scheme, usize>,
+    /// The hash of the first user.
+    secret: Box<[u8]>,
 }
 
 impl Users {
@@ -51,6 +53,9 @@ impl Users {
             return Err(UserProblem::Twice);
         }
         *self.schemes.entry(hash.scheme()).or_default() += 1;
+        if self.secret.is_empty() {
+            self.secret = hash.parts().1.into();
+        }
         self.by_name.insert(name.into(), Arc::new(hash));
         Ok(())
     }
@@ -60,6 +65,17 @@ impl Users {
     pub(crate) fn costliest(&self) -> Scheme {
         let schemes = self.schemes.keys().copied();
         schemes.max_by_key(|scheme| scheme.cost()).unwrap_or(Scheme::DEFAULT)
+    }
+
+    /// A scheme that users have and an exchange of this kind needs, and a secret of the file: for names that are no users.
+    pub(crate) fn decoy(&self, mechanism: Mechanism) -> (Option<Scheme>, &[u8]) {
+        let serves = |scheme: &&Scheme| {
+            matches!(
+                (mechanism, scheme),
+                (Mechanism::Sha512, Scheme::Pbkdf2 { .. }) | (Mechanism::Sha256, Scheme::ScramSha256 { .. })
+            )
+        };
+        (self.schemes.keys().rev().find(serves).copied(), &self.secret)
     }
 
     /// Number of users with a password.
@@ -87,6 +103,13 @@ impl Users {
     }
 }
 
+/// A number that stands for a user name.
+pub(crate) fn number(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// A password, and the hash that it has to have.
 pub struct PasswordCheck {
     hash: Arc<PasswordHash>,
@@ -105,13 +128,11 @@ impl PasswordCheck {
         costliest: Scheme,
         password: &[u8],
     ) -> Self {
-        let mut user = DefaultHasher::new();
-        name.hash(&mut user);
         let decoy = || Arc::new(PasswordHash::decoy(costliest));
         Self {
             hash: known.map_or_else(decoy, Arc::clone),
             password: password.into(),
-            user: user.finish(),
+            user: number(name),
             padding: known.filter(|hash| hash.scheme() != costliest).map(|_| decoy()),
         }
     }

@@ -1,8 +1,8 @@
 //! Password files and hashes, ours and those that other programs wrote.
 
 use auth::{
-    Access, Admission, HashError, Login, NameError, PasswordFile, PasswordHash, Refusal, Scheme, UserProblem,
-    Users, Workspace,
+    Access, Admission, Check, HashError, Login, NameError, PasswordFile, PasswordHash, Refusal, Scheme,
+    UserProblem, Users, Workspace,
 };
 
 /// As `mosquitto_passwd -H sha512` wrote it, for `swordfish`.
@@ -132,7 +132,9 @@ fn a_login_is_decided_by_the_users_or_by_the_listener() {
         Admission::Admitted(identity) => {
             format!("admitted {}", identity.as_ref().map_or("nobody", |i| i.name()))
         }
-        Admission::Verify(identity, check) => format!("{} {}", identity.name(), check.run()),
+        Admission::Verify(identity, Check::Password(check)) => format!("{} {}", identity.name(), check.run()),
+        Admission::Verify(_, Check::Token(_)) => "a token".to_owned(),
+        Admission::Verify(_, Check::Scram(_)) => unreachable!("CONNECT alone has no proof"),
         Admission::Refused(Refusal::Anonymous) => "anonymous".to_owned(),
         Admission::Refused(Refusal::Password) => "password".to_owned(),
     };

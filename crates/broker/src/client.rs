@@ -12,6 +12,7 @@ use wire::PacketId;
 use crate::control::Controlling;
 use crate::filters::{Filters, Shapes};
 use crate::login::Verifying;
+use crate::login::scram::Authenticating;
 use crate::mount::MountNumber;
 use crate::pressure::Blocker;
 use crate::publish::Route;
@@ -85,10 +86,14 @@ pub(crate) struct Aside {
     pub(crate) expiry_secs: Option<u32>,
     /// When its connection ends, because something of its could not be stored.
     pub(crate) ends_ms: Option<u64>,
+    /// When its connection ends, because its token expires, in seconds since 1970.
+    pub(crate) until_unix_secs: Option<u64>,
     /// Answers that were sent while its output was full.
     pub(crate) untaken_answer_bytes: usize,
     /// The CONNECT whose password is being checked.
     pub(crate) verifying: Option<Box<Verifying>>,
+    /// The exchange by which it proves that it knows a password.
+    pub(crate) authenticating: Option<Box<Authenticating>>,
     /// The message with commands that are being carried out.
     pub(crate) controlling: Option<Controlling>,
     /// Messages that it may not publish, and has.
@@ -110,8 +115,10 @@ impl Aside {
         held_for: None,
         expiry_secs: None,
         ends_ms: None,
+        until_unix_secs: None,
         untaken_answer_bytes: 0,
         verifying: None,
+        authenticating: None,
         controlling: None,
         denied: 0,
     };
@@ -121,7 +128,7 @@ impl Aside {
         let Self { held_for, expiry_secs, ends_ms, untaken_answer_bytes, verifying, denied, .. } = self;
         let holds = shapes.is_some() || walks.is_some() || request.is_some() || recording.is_some();
         let waits = joining.is_some() || deferred.is_some() || shares.is_some() || held_for.is_some();
-        if self.controlling.is_some() {
+        if self.controlling.is_some() || self.authenticating.is_some() || self.until_unix_secs.is_some() {
             return false;
         }
         let counts = *untaken_answer_bytes > 0 || *denied > 0;
@@ -302,8 +309,11 @@ impl Client {
     }
 
     pub(crate) fn client_id(&self) -> &str {
-        let verifying = self.aside().verifying.as_ref().map(|verifying| &verifying.claim.subscriber);
-        self.subscriber.as_ref().or(verifying).map_or("", |subscriber| &subscriber.client_id)
+        let aside = self.aside();
+        let verifying = aside.verifying.as_ref().map(|verifying| &verifying.claim);
+        let authenticating = aside.authenticating.as_ref().and_then(|begun| begun.claim.as_ref());
+        let claimed = verifying.or(authenticating).map(|claim| &claim.subscriber);
+        self.subscriber.as_ref().or(claimed).map_or("", |subscriber| &subscriber.client_id)
     }
 }
 

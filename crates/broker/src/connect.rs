@@ -21,23 +21,34 @@ impl Shard {
         connect: &Connect<'_>,
         to: &mut Outside<'_, impl Effects>,
     ) {
+        if let Some(claim) = self.claim_of(id, connect, to) {
+            self.log_in(id, connect, claim, to);
+        }
+    }
+
+    /// The claim that a CONNECT makes. `None` if the connection has ended.
+    pub(crate) fn claim_of(
+        &self,
+        id: ConnectionId,
+        connect: &Connect<'_>,
+        to: &mut Outside<'_, impl Effects>,
+    ) -> Option<Claim> {
         let now = to.now;
         let client_id: Arc<str> = match connect.client_id.as_str() {
             // Nobody may guess it, since whoever knows it can take the session over.
             "" => format!("auto-{:032x}", to.random()).into(),
             given => given.into(),
         };
-        let Some(client) = self.clients.get(id) else { return };
+        let client = self.clients.get(id)?;
         let will = connect.will.map(|will| Will {
             message: Arc::new(
                 Message::of_will(&will, Arc::clone(&client_id), now).charged_to(self.tally.budget()),
             ),
             delay_secs: will.delay_interval_secs.unwrap_or(0),
         });
-        let subscriber = Arc::new(Subscriber::new(client_id, self.id, id));
         let session = &client.session;
-        let claim = Claim {
-            subscriber,
+        Some(Claim {
+            subscriber: Arc::new(Subscriber::new(client_id, self.id, id)),
             connection: id,
             clean_start: session.clean_start(),
             expiry_secs: session.expiry_secs(),
@@ -45,8 +56,7 @@ impl Shard {
             packet_bytes_max: u32::try_from(session.packet_bytes_max()).unwrap_or(u32::MAX),
             will,
             durability: self.entries.durability(client),
-        };
-        self.log_in(id, connect, claim, to);
+        })
     }
 
     /// The client identifier is this connection's: CONNACK.

@@ -146,6 +146,24 @@ counters! {
     refused_password: "refused/password",
     /// Of those: because too many wrong passwords had come from the address. The password was not checked.
     refused_guessing: "refused/guessing",
+    /// Of those: because the token is too long, or is no signed JSON in three parts.
+    refused_token_malformed: "refused/token/malformed",
+    /// Of those: because the token has the algorithm `none`, or another one that is not allowed.
+    refused_token_algorithm: "refused/token/algorithm",
+    /// Of those: because the key of the token is unknown.
+    refused_token_key: "refused/token/key",
+    /// Of those: because no key to check tokens could be fetched yet.
+    refused_token_no_keys: "refused/token/no_keys",
+    /// Of those: because the signature of the token is wrong.
+    refused_token_signature: "refused/token/signature",
+    /// Of those: because the token has expired.
+    refused_token_expired: "refused/token/expired",
+    /// Of those: because the token never expires, is not valid yet, or is of another issuer or for another audience.
+    refused_token_claims: "refused/token/claims",
+    /// Of those: because the token has no user name, or another one than CONNECT.
+    refused_token_user: "refused/token/user",
+    /// Of those: because the exchange in AUTH packets was none that the broker can carry out.
+    refused_authentication: "refused/authentication",
     /// Of those: because too many passwords waited to be checked.
     refused_verify_busy: "refused/verify_busy",
     /// Of those: because the client identifier belongs to a session of another user.
@@ -158,8 +176,10 @@ counters! {
     ended_draining: "ended/draining",
     /// Connections ended because their client identifier, user or address was banned.
     ended_banned: "ended/banned",
-    /// Connections ended because their user was removed, or has another password.
+    /// Connections ended because their user was removed, or has another password, or the key of their token was removed.
     ended_user_removed: "ended/user_removed",
+    /// Connections ended because their token had expired.
+    ended_token_expired: "ended/token_expired",
     /// Connections ended because a reload has removed their listener, or has changed its rules.
     ended_reload: "ended/reload",
     /// PUBLISH packets that their client may not publish.

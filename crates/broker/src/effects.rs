@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use auth::{PasswordCheck, Unchecked};
+use auth::{Check, Unchecked};
 use base::{ConnectionId, Now, ShardId, Subscriber};
 use index::Target;
 use protocol::Command;
@@ -68,7 +68,7 @@ pub trait Effects {
     ///
     /// # Errors
     /// The password is not checked, and nobody is called.
-    fn verify(&mut self, connection: ConnectionId, check: PasswordCheck) -> Result<(), Unchecked>;
+    fn verify(&mut self, connection: ConnectionId, check: Check) -> Result<(), Unchecked>;
 
     /// Has the commands in a message of a connection carried out on another thread, which calls
     /// [`Shard::controlled`](crate::Shard::controlled). Without such a thread, all commands are refused.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use auth::{Admission, Checked, Identity, Login, PasswordCheck, Realms, Refusal, Suspect, Unchecked};
+use auth::{Admission, Check, Checked, Identity, Login, Realms, Refusal, Suspect, Unchecked};
 use base::{Charge, ConnectionId, Principal, Purpose, Realm, Subscriber};
 use protocol::{Cause, Claim, Command, Durability};
 use wire::{ConnAck, Connect, ConnectRefusal, DisconnectReason, ReasonCode};
@@ -12,6 +12,9 @@ use crate::effects::Outside;
 use crate::ending::{By, Ending};
 use crate::kinds::Kinds;
 use crate::{Effects, Shard};
+
+mod bearer;
+pub(crate) mod scram;
 
 /// The rules of a listener about the users of its clients.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,12 +136,11 @@ impl Shard {
     fn verify(
         &mut self,
         id: ConnectionId,
-        (identity, check): (Identity, PasswordCheck),
+        (identity, check): (Identity, Check),
         claim: Claim,
         to: &mut Outside<'_, impl Effects>,
     ) {
-        let will_bytes = claim.will.as_ref().map_or(0, |will| will.message.size_bytes());
-        let bytes = check.size_bytes() + will_bytes;
+        let bytes = check.size_bytes() + claim.will_bytes();
         if !self.has_memory_for_login(bytes) {
             return self.turn_away_stranger(id, NO_MEMORY, claim, to);
         }
@@ -166,6 +168,9 @@ impl Shard {
 
     /// The password of a CONNECT was checked.
     pub(crate) fn checked(&mut self, id: ConnectionId, checked: Checked, to: &mut Outside<'_, impl Effects>) {
+        if self.proof_checked(id, &checked, to) {
+            return;
+        }
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(verifying) = client.aside_mut().and_then(|aside| aside.verifying.take()) else { return };
         client.tidy();
@@ -177,12 +182,14 @@ impl Shard {
             .is_some_and(|access| access.confirms(&identity, &claim.subscriber.client_id));
         match checked {
             Checked::Right if is_user => {
-                let (user, proof) = (Some(Arc::from(identity.name())), identity.proof());
-                let (realm, tenant) = (entry.realm, realms.tenant(entry.realm));
-                let principal = Principal { user, is_proved: true, proof, realm, tenant };
+                let principal = proved(&realms, entry, &identity);
                 self.claim(id, claim, principal, to);
             }
             Checked::Right | Checked::Wrong => self.turn_away_stranger(id, WRONG, claim, to),
+            Checked::Token(bearer) => self.let_in_bearer(id, &bearer, claim, to),
+            Checked::BadToken(problem) => {
+                self.turn_away_stranger(id, Stranger::of_token(problem), claim, to);
+            }
             Checked::Not(unchecked) => self.turn_away_stranger(id, Stranger::of(unchecked), claim, to),
         }
     }
@@ -279,6 +286,13 @@ impl Shard {
     }
 }
 
+/// The user who has proved a name.
+fn proved(realms: &Realms, entry: Entry, identity: &Identity) -> Principal {
+    let (user, proof) = (Some(Arc::from(identity.name())), identity.proof());
+    let (realm, tenant) = (entry.realm, realms.tenant(entry.realm));
+    Principal { user, is_proved: true, proof, realm, tenant }
+}
+
 /// The reason why a client goes after a change of users or bans.
 struct Gone {
     counter: fn(&crate::Counters) -> &crate::counters::Counter,
@@ -307,7 +321,7 @@ fn gone(subscriber: &Subscriber, realms: &Realms) -> Option<Gone> {
         |proof| access.is_some_and(|access| access.still_knows(user, &subscriber.client_id, proof));
     (is_disabled || principal.proof.is_some_and(|proof| !is_known(proof))).then_some(Gone {
         counter: |counters| &counters.ended_user_removed,
-        why: "its user was removed or disabled, or has another password",
+        why: "its user was removed or disabled, or has another password, or the key of its token was removed",
         said: DisconnectReason::NotAuthorized,
         reason: ReasonCode::NotAuthorized,
     })

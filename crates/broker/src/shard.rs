@@ -7,10 +7,8 @@ use auth::{Checked, Guard};
 use base::{Budget, ConnectionId, Level, Now, Purpose, ShardId, Tally};
 use index::Subscriptions;
 use protocol::{Command, Durability, Publish, Reply};
-use session::{Authenticated, AuthenticationOutcome, Request, Session, Settings, Terms};
-use wire::{
-    ConnectRefusal, Decoded, DisconnectReason, Packet, ReasonCode, Violation, brief_acknowledgement, decode,
-};
+use session::{Request, Session, Settings, Terms};
+use wire::{Decoded, DisconnectReason, Packet, ReasonCode, Violation, brief_acknowledgement, decode};
 
 use crate::beginnings::Beginnings;
 use crate::client::{Client, Clients};
@@ -611,9 +609,11 @@ impl Shard {
     ) -> Step {
         match request {
             Request::None => {}
-            Request::Authenticate(_) => {
-                self.refuse_authentication(id, to);
-                return Step::Ended;
+            Request::Authenticate(step) => {
+                self.authenticate(id, step, to);
+                if self.clients.get(id).is_none() {
+                    return Step::Ended;
+                }
             }
             Request::Publish(publish) => {
                 return Step::Consumed(self.publish(id, publish, (bytes, len), to));
@@ -647,16 +647,6 @@ impl Shard {
             }
         }
         Step::Consumed(len)
-    }
-
-    /// There is no authenticator: no method is announced, so that none should have come this far.
-    fn refuse_authentication(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
-        let Some(client) = self.clients.get_mut(id) else { return };
-        let outcome = AuthenticationOutcome::Failure(ConnectRefusal::BadAuthenticationMethod);
-        self.scratch.clear();
-        if let Authenticated::Refused(violation) = client.session.authenticated(outcome, &mut self.scratch) {
-            self.violated(id, &violation, to);
-        }
     }
 
     /// Sends a packet of our own making, in the connection's version.
@@ -696,6 +686,9 @@ impl Shard {
             let why = "a message could not be stored";
             return self.give_up(id, DisconnectReason::QuotaExceeded, why, to);
         }
+        if client.is_in && client.expires_ms(now).is_some_and(|expires| expires <= now.monotonic_ms) {
+            return self.end_expired(id, to);
+        }
         if client.blocked.is_some() || client.is_resuming {
             // We do not read it: what it may have sent is not its fault.
             client.session.touch(now);
@@ -725,7 +718,8 @@ impl Shard {
     /// armed again, and what a connection that is gone has left in the wheel is gone soon too.
     pub(crate) fn arm(&mut self, id: ConnectionId, now: Now) {
         let Some(client) = self.clients.get_mut(id) else { return };
-        let at = [client.session.poll_timeout(&self.settings), client.ends_ms()].into_iter().flatten().min();
+        let silent_ms = client.session.poll_timeout(&self.settings);
+        let at = [silent_ms, client.ends_ms(), client.expires_ms(now)].into_iter().flatten().min();
         let Some(at) = at else { return };
         let at = at.min(now.monotonic_ms + ARMED_AHEAD_MS_MAX);
         if client.due_ms.is_none_or(|due| at < due) {

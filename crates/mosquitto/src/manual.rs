@@ -36,8 +36,12 @@ fn other(name: &str) -> &'static str {
         "plugin" | "auth_plugin" | "global_plugin" => {
             "refused, except Mosquitto's own plugins for password files, access rules, dynamic security and SQLite"
         }
-        "plugin_load" => "refused, except the SQLite plugin: use `plugin`, or the directives that do the same",
-        "plugin_use" => "refused: use `plugin` with `per_listener_settings true`, or the directives of the listener",
+        "plugin_load" => {
+            "refused, except the SQLite plugin: use `plugin`, or the directives that do the same"
+        }
+        "plugin_use" => {
+            "refused: use `plugin` with `per_listener_settings true`, or the directives of the listener"
+        }
         "plugin_opt_*" | "auth_opt_*" => "as the plugin",
         "ciphers" | "ciphers_tls1.3" => "ignored, unless none of the named cipher suites is supported",
         "tls_keyform" => "`pem` is the only kind; `engine` is refused",

@@ -30,6 +30,13 @@ impl Clock {
         self.now
     }
 
+    /// The time at this moment, in seconds since 1970.
+    pub(crate) fn current_unix_secs(&self) -> u64 {
+        let mut clock = self.clone();
+        clock.tick();
+        clock.now.unix_ms / 1_000
+    }
+
     /// The time at this moment, on the monotonic clock.
     pub(crate) fn current_ms(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)

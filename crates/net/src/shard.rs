@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use auth::{PasswordCheck, Unchecked};
+use auth::{Check, Unchecked};
 use base::{ConnectionId, ShardId};
 use broker::{ControlBusy, ControlRequest, Counters, Notice, Shard};
 use layers::{Layered, Lowest};
@@ -265,7 +265,7 @@ impl Host for Hands {
         now_ms: u64,
         connection: ConnectionId,
         peer: &Peer,
-        check: PasswordCheck,
+        check: Check,
     ) -> Result<(), Unchecked> {
         self.workers.verifier.submit(now_ms, (self.shard, connection), peer, check);
         Ok(())

@@ -10,7 +10,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use auth::{Attempts, Checked, Origin, PasswordCheck, Remembered, Unchecked, Workspace};
+use auth::{Attempts, Check, Checked, Origin, Remembered, Unchecked, Workspace};
 use base::{ConnectionId, ShardId};
 use turn::{Note, Peer};
 
@@ -84,7 +84,7 @@ impl Waiting {
     fn line_up(&mut self, job: Job, now_ms: u64) -> Option<Answer> {
         let Self { first, suspect, displaced, attempts, .. } = self;
         match job.origin {
-            Some(origin) if !attempts.may_try(origin, job.check.user(), now_ms) => {
+            Some(origin) if !attempts.may_try(origin, job.check.number(), now_ms) => {
                 return Some(not(&job, Unchecked::Guessing));
             }
             Some(origin) if attempts.is_suspect(origin, now_ms) => suspect.push(job, displaced),
@@ -167,7 +167,7 @@ impl Verifier {
         now_ms: u64,
         (shard, connection): (ShardId, ConnectionId),
         peer: &Peer,
-        check: PasswordCheck,
+        check: Check,
     ) {
         let origin = match peer {
             Peer::Inet(address) => Some(Origin::from(address.ip())),
@@ -232,7 +232,8 @@ impl Verifier {
     fn run(&self, takes_suspects: bool, to: &Weak<Switchboard>, clock: &Clock) {
         let mut workspace = Workspace::default();
         while let Some(job) = self.next(takes_suspects) {
-            let checked = self.check(&job, clock.current_ms(), &mut workspace);
+            let now = (clock.current_ms(), clock.current_unix_secs());
+            let checked = self.check(&job, now, &mut workspace);
             if !post(to, [(job.shard, job.connection, checked)]) {
                 return;
             }
@@ -255,7 +256,7 @@ impl Verifier {
         }
     }
 
-    fn check(&self, job: &Job, now_ms: u64, workspace: &mut Workspace) -> Checked {
+    fn check(&self, job: &Job, (now_ms, unix_secs): (u64, u64), workspace: &mut Workspace) -> Checked {
         if now_ms.saturating_sub(job.came_ms) > PATIENCE_MS {
             return Checked::Not(Unchecked::Busy);
         }
@@ -264,24 +265,38 @@ impl Verifier {
             return Checked::Right;
         }
         if let Some(origin) = job.origin
-            && !self.lock().attempts.may_try(origin, job.check.user(), now_ms)
+            && !self.lock().attempts.may_try(origin, job.check.number(), now_ms)
         {
             return Checked::Not(Unchecked::Guessing);
         }
-        if job.check.run_in(workspace) {
-            self.remembered.lock().unwrap_or_else(PoisonError::into_inner).add(&job.check);
-            return Checked::Right;
+        let checked = job.check.run_in(workspace, unix_secs);
+        match (&checked, &job.check) {
+            (Checked::Right, Check::Password(check)) => {
+                self.remembered.lock().unwrap_or_else(PoisonError::into_inner).add(check);
+            }
+            (Checked::BadToken(problem), _) if problem.is_guess() => self.note_wrong(job, now_ms),
+            (Checked::Wrong, _) => self.note_wrong(job, now_ms),
+            _ => {}
         }
-        if let Some(origin) = job.origin {
-            self.lock().was_wrong(origin, job.check.user(), now_ms);
-            self.has_come.notify_one();
-        }
-        Checked::Wrong
+        checked
     }
 
-    /// Whether the password was right before.
-    fn has(&self, check: &PasswordCheck) -> bool {
-        self.remembered.lock().unwrap_or_else(PoisonError::into_inner).has(check)
+    /// Notes a wrong password, or a token that may be made up.
+    fn note_wrong(&self, job: &Job, now_ms: u64) {
+        if let Some(origin) = job.origin {
+            self.lock().was_wrong(origin, job.check.number(), now_ms);
+            self.has_come.notify_one();
+        }
+    }
+
+    /// Whether the password was right before. A token is checked each time: its key may be another one, and it expires.
+    fn has(&self, check: &Check) -> bool {
+        match check {
+            Check::Password(check) => {
+                self.remembered.lock().unwrap_or_else(PoisonError::into_inner).has(check)
+            }
+            Check::Token(_) | Check::Scram(_) => false,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
@@ -326,7 +341,8 @@ mod tests {
         fn submit(&self, slot: u32, address: &str, (user, password): (&str, &[u8])) -> Vec<(u32, Checked)> {
             let peer = Peer::from(std::net::SocketAddr::new(address.parse().expect("an address"), 1));
             let connection = ConnectionId { slot, generation: 0 };
-            self.0.submit(0, (ShardId::new(0), connection), &peer, users().check(user, password));
+            let check = users().check(user, password).into();
+            self.0.submit(0, (ShardId::new(0), connection), &peer, check);
             self.sort(0)
         }
 
@@ -337,7 +353,7 @@ mod tests {
         /// Checks the next password. Returns whose it is, and the outcome.
         fn next(&self) -> (u32, Checked) {
             let job = self.0.next(true).expect("one waits");
-            (job.connection.slot, self.0.check(&job, 0, &mut Workspace::default()))
+            (job.connection.slot, self.0.check(&job, (0, 0), &mut Workspace::default()))
         }
     }
 
@@ -416,7 +432,7 @@ mod tests {
         desk.submit(2, "192.0.2.2", RIGHT);
         let job = desk.0.next(true).expect("it waits");
         assert_eq!(
-            desk.0.check(&job, PATIENCE_MS + 1, &mut Workspace::default()),
+            desk.0.check(&job, (PATIENCE_MS + 1, 0), &mut Workspace::default()),
             Checked::Not(Unchecked::Busy)
         );
         assert_eq!(desk.sort(PATIENCE_MS + 1), [(2, Checked::Not(Unchecked::Busy))]);
@@ -428,7 +444,7 @@ mod tests {
         let submit = |slot, uid, password: &[u8]| {
             let peer = Peer::Process { uid: Some(uid), pid: Some(slot) };
             let connection = ConnectionId { slot, generation: 0 };
-            desk.0.submit(0, (ShardId::new(0), connection), &peer, users().check("frog", password));
+            desk.0.submit(0, (ShardId::new(0), connection), &peer, users().check("frog", password).into());
             desk.sort(0)
         };
         for slot in 0..30 {

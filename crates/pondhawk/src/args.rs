@@ -157,9 +157,9 @@ pub(crate) struct PasswdArguments {
     /// Hash of new passwords
     #[arg(short = 'H', value_name = "HASH", default_value = "argon2id")]
     pub(crate) hash: HashName,
-    /// Rounds of sha512-pbkdf2
-    #[arg(short = 'I', value_name = "ROUNDS", default_value = "101", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
-    pub(crate) iterations: u32,
+    /// Rounds of the hash: by default 101 of sha512-pbkdf2, as in Mosquitto, and 600,000 of scram-sha-256
+    #[arg(short = 'I', value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub(crate) iterations: Option<u32>,
     /// Password file, one `name:hash` on a line
     pub(crate) file: PathBuf,
     /// Name of the user whose line is changed
@@ -175,16 +175,20 @@ pub(crate) enum HashName {
     Argon2id,
     /// PBKDF2 with SHA-512, which Mosquitto 2 reads
     Sha512Pbkdf2,
+    /// The keys of SCRAM-SHA-256, which Mosquitto does not read
+    #[value(name = "scram-sha-256")]
+    ScramSha256,
     /// One SHA-512, which every Mosquitto reads, and which is easy to guess
     Sha512,
 }
 
 impl HashName {
-    /// The scheme, with this number of rounds if it has rounds.
-    pub(crate) fn scheme(self, rounds: u32) -> Scheme {
+    /// The scheme, with this number of rounds or the usual one, if it has rounds.
+    pub(crate) fn scheme(self, rounds: Option<u32>) -> Scheme {
         match self {
             Self::Argon2id => Scheme::DEFAULT,
-            Self::Sha512Pbkdf2 => Scheme::Pbkdf2 { rounds },
+            Self::Sha512Pbkdf2 => rounds.map_or(Scheme::MOSQUITTO, |rounds| Scheme::Pbkdf2 { rounds }),
+            Self::ScramSha256 => Scheme::ScramSha256 { rounds: rounds.unwrap_or(Scheme::SCRAM_ROUNDS) },
             Self::Sha512 => Scheme::Sha512,
         }
     }

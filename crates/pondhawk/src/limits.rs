@@ -43,6 +43,7 @@ pub(crate) fn of(config: &Config) -> NewLimits {
 
 fn settings(limits: &Limits, sessions: &Sessions) -> Settings {
     Settings {
+        authentication_methods: auth::Mechanism::NAMES.map(str::to_owned).to_vec(),
         packet_bytes_max: limits.packet_bytes,
         connect_packet_bytes_max: limits.connect_packet_bytes,
         connect_user_properties_max: size(limits.connect_user_properties),

@@ -153,6 +153,14 @@ pub struct Claim {
     pub durability: Durability,
 }
 
+impl Claim {
+    /// Memory of the will, in bytes; 0 without one.
+    #[must_use]
+    pub fn will_bytes(&self) -> usize {
+        self.will.as_ref().map_or(0, |will| will.message.size_bytes())
+    }
+}
+
 /// A message that is published when a connection ends (MQTT 5.0, 3.1.2.5).
 #[derive(Debug, Clone)]
 pub struct Will {

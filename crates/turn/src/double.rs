@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex};
 
-use auth::{PasswordCheck, Unchecked};
+use auth::{Check, Unchecked};
 use base::{ConnectionId, ShardId};
 use broker::Notice;
 
@@ -131,7 +131,7 @@ pub(crate) struct Double {
     pub(crate) addressees: Vec<Option<ShardId>>,
     pub(crate) watched: Vec<ConnectionId>,
     /// Passwords that are being checked.
-    pub(crate) checks: Vec<(ConnectionId, PasswordCheck)>,
+    pub(crate) checks: Vec<(ConnectionId, Check)>,
     random: u128,
 }
 
@@ -159,13 +159,7 @@ impl Host for Double {
         into.append(&mut self.inbox);
     }
 
-    fn verify(
-        &mut self,
-        _: u64,
-        connection: ConnectionId,
-        _: &Peer,
-        check: PasswordCheck,
-    ) -> Result<(), Unchecked> {
+    fn verify(&mut self, _: u64, connection: ConnectionId, _: &Peer, check: Check) -> Result<(), Unchecked> {
         self.checks.push((connection, check));
         Ok(())
     }

@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 use std::fmt;
 use std::io::{self, IoSlice};
 
-use auth::{PasswordCheck, Unchecked};
+use auth::{Check, Unchecked};
 use base::{ConnectionId, ShardId};
 use broker::{CertificateName, ControlBusy, ControlRequest, Notice};
 
@@ -115,7 +115,7 @@ pub trait Host {
         now_ms: u64,
         connection: ConnectionId,
         peer: &Peer,
-        check: PasswordCheck,
+        check: Check,
     ) -> Result<(), Unchecked>;
 
     /// Has the commands of an administrator carried out elsewhere. The outcome comes as a

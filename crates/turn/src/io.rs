@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use auth::{PasswordCheck, Unchecked};
+use auth::{Check, Unchecked};
 use base::{ConnectionId, Purpose, ShardId};
 use broker::{CertificateName, ControlBusy, ControlRequest, Counters, Effects, Flush, Mail, Notice, Room};
 use protocol::Command;
@@ -465,7 +465,7 @@ impl<H: Host> Effects for Io<H> {
         self.connections.get(of).map_or(0, |connection| connection.taken)
     }
 
-    fn verify(&mut self, id: ConnectionId, check: PasswordCheck) -> Result<(), Unchecked> {
+    fn verify(&mut self, id: ConnectionId, check: Check) -> Result<(), Unchecked> {
         let Some(connection) = self.connections.get(id) else { return Err(Unchecked::Busy) };
         self.host.verify(self.now_ms, id, &connection.peer, check)
     }

@@ -123,6 +123,11 @@ impl DynamicSecurity {
         client.password.as_ref().filter(|_| !is_bound_to_other)
     }
 
+    /// The hash of the first password, for secrets that follow from it.
+    pub(crate) fn first_password(&self) -> Option<&Arc<PasswordHash>> {
+        self.clients.values().find_map(|client| client.password.as_ref())
+    }
+
     fn client_mut(&mut self, user: &str) -> Option<&mut Client> {
         self.clients.get_mut(user).map(Arc::make_mut)
     }

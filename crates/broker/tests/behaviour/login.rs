@@ -81,7 +81,7 @@ fn each_outcome_of_a_check_has_its_answer_and_its_counter() {
         world.outside[0].is_verifier_busy = checked.is_none();
         world.send(peer, &connect(Version::V5, "ann", "ann").into());
         world.feed(peer, b"\xC0\x00");
-        world.verify(0, checked);
+        world.verify(0, checked.as_ref());
         let packets = world.packets(peer);
         assert!(packets.len() == 1 && packets[0].contains(answer), "{packets:?}");
         assert!(world.socket(peer).closed);

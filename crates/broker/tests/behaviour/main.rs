@@ -1,6 +1,7 @@
 //! What a broker does, seen by its clients: shards and a ledger in one thread, packets in, packets out.
 
 mod absence;
+mod bearer;
 mod disk;
 mod drain;
 mod endings;
@@ -14,6 +15,7 @@ mod qos;
 mod relief;
 mod retained;
 mod routing;
+mod scram;
 mod tight;
 mod turns;
 mod world;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use auth::{Checked, Guard, PasswordCheck, Realms, Unchecked};
+use auth::{Check, Checked, Guard, Realms, Unchecked, Workspace};
 use base::{Budget, Charge, ConnectionId, Now, Purpose, ShardId, Subscriber};
 use broker::{Admission, Cause, CertificateName, Counters, Effects, Flush, Mail, Notice, Room, Run, Shard};
 use index::{Subscriptions, Target};
@@ -75,7 +75,7 @@ pub(crate) struct Outside {
     /// Connections that are read again, in their order.
     pub(crate) resumed: Vec<ConnectionId>,
     /// Passwords that wait to be checked.
-    pub(crate) checks: VecDeque<(ConnectionId, PasswordCheck)>,
+    pub(crate) checks: VecDeque<(ConnectionId, Check)>,
     /// Too many passwords wait, and no other is taken.
     pub(crate) is_verifier_busy: bool,
     /// The user name in every certificate.
@@ -198,7 +198,7 @@ impl Effects for Outside {
         (socket.closed, socket.partial) = (true, None);
     }
 
-    fn verify(&mut self, connection: ConnectionId, check: PasswordCheck) -> Result<(), Unchecked> {
+    fn verify(&mut self, connection: ConnectionId, check: Check) -> Result<(), Unchecked> {
         if self.is_verifier_busy {
             return Err(Unchecked::Busy);
         }
@@ -389,10 +389,10 @@ impl World {
     }
 
     /// The passwords that wait are checked; or the outcome is this one.
-    pub(crate) fn verify(&mut self, shard: usize, outcome: Option<Checked>) {
+    pub(crate) fn verify(&mut self, shard: usize, outcome: Option<&Checked>) {
         while let Some((id, check)) = self.outside[shard].checks.pop_front() {
-            let is_right = || if check.run() { Checked::Right } else { Checked::Wrong };
-            let checked = outcome.unwrap_or_else(is_right);
+            let run = || check.run_in(&mut Workspace::default(), self.now.unix_ms / 1_000);
+            let checked = outcome.cloned().unwrap_or_else(run);
             self.shards[shard].verified(id, checked, self.now, &mut self.outside[shard]);
         }
         self.settle();

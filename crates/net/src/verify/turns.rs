@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use auth::{Origin, PasswordCheck};
+use auth::{Check, Origin};
 use base::{ConnectionId, ShardId};
 
 /// Number of waiting passwords from which the newest goes first. Two threads need more than half a second for so many, and
@@ -15,7 +15,7 @@ pub(super) struct Job {
     pub(super) connection: ConnectionId,
     /// Address of the client; `None` in a simulated network.
     pub(super) origin: Option<Origin>,
-    pub(super) check: PasswordCheck,
+    pub(super) check: Check,
     /// Time when it came, on the monotonic clock.
     pub(super) came_ms: u64,
 }
@@ -165,7 +165,7 @@ mod tests {
             shard: ShardId::new(0),
             connection: ConnectionId { slot: number, generation: 0 },
             origin: Some(IpAddr::from([192, 0, 2, address]).into()),
-            check: users.check("frog", &vec![b'x'; password]),
+            check: users.check("frog", &vec![b'x'; password]).into(),
             came_ms: u64::from(number),
         }
     }

@@ -1,0 +1,466 @@
+//! SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677): the server's side of an exchange.
+//!
+//! ```text
+//! client ── n,,n=ann,r=NONCE ───────────────────► Exchange::begin
+//!        ◄── r=NONCE+OURS,s=SALT,i=ROUNDS ───────
+//!        ── c=biws,r=NONCE+OURS,p=PROOF ────────► Exchange::finish ─► ScramCheck
+//!        ◄── v=SIGNATURE ────────────────────────
+//! ```
+//!
+//! A client proves that it knows the password, and the password never travels. The server proves that it knows the hash.
+//! The hash of a password file is enough: that of `$7$` is what RFC 5802 calls the salted password of SCRAM-SHA-512.
+//!
+//! Exchanges without channel binding only: a client that asks for it is refused.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::{digest, hmac};
+use subtle::ConstantTimeEq;
+
+use crate::{PasswordHash, Scheme};
+
+/// Maximum length of a message of the client, in bytes.
+pub const SCRAM_BYTES_MAX: usize = 4_096;
+/// Longest name and longest nonce of a client, in bytes.
+const FIELD_BYTES_MAX: usize = 1_024;
+
+/// A hash function that an exchange may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mechanism {
+    /// SCRAM-SHA-256.
+    Sha256,
+    /// SCRAM-SHA-512.
+    Sha512,
+}
+
+/// The part of a password hash that an exchange needs.
+#[derive(Clone)]
+pub struct Credential {
+    salt: Box<[u8]>,
+    rounds: u32,
+    keys: Keys,
+}
+
+/// What the server knows of a password.
+#[derive(Clone)]
+struct Keys {
+    /// The hash of the client's key.
+    stored: Box<[u8]>,
+    server: Box<[u8]>,
+}
+
+/// An exchange whose first step was made.
+pub struct Exchange {
+    mechanism: Mechanism,
+    user: Box<str>,
+    /// The part of the client's first message that says that there is no channel binding.
+    header: Box<str>,
+    /// The nonce of the client, and ours behind it.
+    nonce: Box<str>,
+    /// The first messages of both sides, as they are signed.
+    signed: String,
+    keys: Keys,
+}
+
+/// A proof of a client, and what it has to be.
+pub struct ScramCheck {
+    mechanism: Mechanism,
+    stored: Box<[u8]>,
+    signed: Box<str>,
+    proof: Box<[u8]>,
+    user: u64,
+}
+
+/// The reason why an exchange cannot go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScramProblem {
+    /// The message is not one that RFC 5802 allows here, or is too long.
+    Malformed,
+    /// The client asks for channel binding, or for an extension.
+    Unsupported,
+    /// The nonce is not that of the exchange.
+    Nonce,
+}
+
+impl Mechanism {
+    /// The names of all mechanisms, the better first.
+    pub const NAMES: [&'static str; 2] = ["SCRAM-SHA-512", "SCRAM-SHA-256"];
+
+    /// The mechanism of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        match name {
+            "SCRAM-SHA-512" => Some(Self::Sha512),
+            "SCRAM-SHA-256" => Some(Self::Sha256),
+            _ => None,
+        }
+    }
+
+    fn hash(self, bytes: &[u8]) -> digest::Digest {
+        digest::digest(if self == Self::Sha256 { &digest::SHA256 } else { &digest::SHA512 }, bytes)
+    }
+
+    fn sign(self, key: &[u8], bytes: &[u8]) -> hmac::Tag {
+        let algorithm = if self == Self::Sha256 { hmac::HMAC_SHA256 } else { hmac::HMAC_SHA512 };
+        hmac::sign(&hmac::Key::new(algorithm, key), bytes)
+    }
+
+    /// Length of a hash, in bytes.
+    fn bytes(self) -> usize {
+        if self == Self::Sha256 { 32 } else { 64 }
+    }
+
+    /// The keys that follow from a salted password, the client's one hashed.
+    pub(crate) fn keys(self, salted: &[u8]) -> (digest::Digest, hmac::Tag) {
+        (self.hash(self.sign(salted, b"Client Key").as_ref()), self.sign(salted, b"Server Key"))
+    }
+}
+
+impl Credential {
+    /// The credential of a user, if the hash of the password is one that the mechanism can use.
+    #[must_use]
+    pub fn of(mechanism: Mechanism, hash: &PasswordHash) -> Option<Self> {
+        let (salt, bytes) = hash.parts();
+        let (rounds, keys) = match (mechanism, hash.scheme()) {
+            (Mechanism::Sha512, Scheme::Pbkdf2 { rounds }) => {
+                let (stored, server) = mechanism.keys(bytes);
+                (rounds, Keys { stored: stored.as_ref().into(), server: server.as_ref().into() })
+            }
+            (Mechanism::Sha256, Scheme::ScramSha256 { rounds }) => {
+                let (stored, server) = bytes.split_at_checked(mechanism.bytes())?;
+                (rounds, Keys { stored: stored.into(), server: server.into() })
+            }
+            _ => return None,
+        };
+        Some(Self { salt: salt.into(), rounds, keys })
+    }
+
+    /// A credential that no password has. The salt of a name is always the same, as for a user: `secret` is known to nobody
+    /// outside.
+    #[must_use]
+    pub fn decoy(mechanism: Mechanism, name: &str, like: Option<Scheme>, secret: &[u8]) -> Self {
+        let salt = mechanism.sign(secret, name.as_bytes());
+        let salt = salt.as_ref()[..crate::SALT_BYTES].into();
+        let rounds = match like {
+            Some(Scheme::Pbkdf2 { rounds } | Scheme::ScramSha256 { rounds }) => rounds,
+            _ => Scheme::SCRAM_ROUNDS,
+        };
+        let nothing: Box<[u8]> = vec![0; mechanism.bytes()].into();
+        Self { salt, rounds, keys: Keys { stored: nothing.clone(), server: nothing } }
+    }
+}
+
+impl Exchange {
+    /// Handles the first message of a client. `find` gives the credential of a user. Returns the exchange, and the answer.
+    ///
+    /// # Errors
+    /// The message is not a first message, or asks for something that there is not.
+    pub fn begin(
+        mechanism: Mechanism,
+        message: &[u8],
+        nonce: u128,
+        find: impl FnOnce(&str) -> Credential,
+    ) -> Result<(Self, String), ScramProblem> {
+        Self::begin_with(mechanism, message, &format!("{nonce:032x}"), find)
+    }
+
+    fn begin_with(
+        mechanism: Mechanism,
+        message: &[u8],
+        our_nonce: &str,
+        find: impl FnOnce(&str) -> Credential,
+    ) -> Result<(Self, String), ScramProblem> {
+        let message = text(message)?;
+        let mut parts = message.splitn(3, ',');
+        let (binding, acts_for, bare) =
+            (parts.next().unwrap_or_default(), parts.next(), parts.next().ok_or(ScramProblem::Malformed)?);
+        match (binding, acts_for) {
+            // The client does not support channel binding, or thinks that we do not.
+            ("n" | "y", Some("")) => {}
+            _ => return Err(ScramProblem::Unsupported),
+        }
+        let mut fields = bare.split(',');
+        let user = match fields.next() {
+            Some(field) if field.starts_with("m=") => return Err(ScramProblem::Unsupported),
+            field => name(value(field, "n=")?)?,
+        };
+        let nonce = value(fields.next(), "r=")?;
+        let is_printable = |byte: u8| (0x21..=0x7e).contains(&byte);
+        let is_nonce = !nonce.is_empty() && nonce.len() <= FIELD_BYTES_MAX && nonce.bytes().all(is_printable);
+        // Further fields are extensions, and may be passed over.
+        if !is_nonce || !fields.all(is_field) {
+            return Err(ScramProblem::Malformed);
+        }
+        let Credential { salt, rounds, keys } = find(&user);
+        let nonce = format!("{nonce}{our_nonce}").into_boxed_str();
+        let answer = format!("r={nonce},s={},i={rounds}", STANDARD.encode(&salt));
+        let header = format!("{binding},,").into_boxed_str();
+        let signed = format!("{bare},{answer}");
+        Ok((Self { mechanism, user, header, nonce, signed, keys }, answer))
+    }
+
+    /// The name of the user.
+    #[must_use]
+    pub fn user(&self) -> &str {
+        &self.user
+    }
+
+    /// Handles the second message of the client. Returns the check of its proof, and the answer if the proof is right.
+    ///
+    /// # Errors
+    /// The message is not the second message of this exchange.
+    pub fn finish(self, message: &[u8]) -> Result<(ScramCheck, String), ScramProblem> {
+        let Self { mechanism, user, header, nonce, mut signed, keys } = self;
+        let message = text(message)?;
+        let (unproved, proof) = message.rsplit_once(",p=").ok_or(ScramProblem::Malformed)?;
+        let mut fields = unproved.split(',');
+        let channel = STANDARD.decode(value(fields.next(), "c=")?).map_err(|_| ScramProblem::Malformed)?;
+        if channel != header.as_bytes() {
+            return Err(ScramProblem::Unsupported);
+        }
+        if value(fields.next(), "r=")? != &*nonce {
+            return Err(ScramProblem::Nonce);
+        }
+        if !fields.all(is_field) {
+            return Err(ScramProblem::Malformed);
+        }
+        let proof = STANDARD.decode(proof).map_err(|_| ScramProblem::Malformed)?;
+        if proof.len() != mechanism.bytes() {
+            return Err(ScramProblem::Malformed);
+        }
+        signed.push(',');
+        signed.push_str(unproved);
+        let answer = mechanism.sign(&keys.server, signed.as_bytes());
+        let check = ScramCheck {
+            mechanism,
+            stored: keys.stored,
+            signed: signed.into(),
+            proof: proof.into(),
+            user: crate::users::number(&user),
+        };
+        Ok((check, format!("v={}", STANDARD.encode(answer.as_ref()))))
+    }
+
+    /// Memory of the exchange, in bytes.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        let Self { user, header, nonce, signed, keys, .. } = self;
+        let texts = user.len() + header.len() + nonce.len() + signed.capacity();
+        size_of::<Self>() + texts + keys.stored.len() + keys.server.len()
+    }
+}
+
+impl ScramCheck {
+    /// Whether the client knows the password.
+    #[must_use]
+    pub fn run(&self) -> bool {
+        let signature = self.mechanism.sign(&self.stored, self.signed.as_bytes());
+        let key: Vec<u8> =
+            self.proof.iter().zip(signature.as_ref()).map(|(proof, signature)| proof ^ signature).collect();
+        self.mechanism.hash(&key).as_ref().ct_eq(&self.stored).into()
+    }
+
+    /// A number that stands for the user name, as that of a password.
+    #[must_use]
+    pub fn user(&self) -> u64 {
+        self.user
+    }
+
+    /// Memory of the check, in bytes.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        size_of::<Self>() + self.stored.len() + self.signed.len() + self.proof.len()
+    }
+}
+
+fn text(message: &[u8]) -> Result<&str, ScramProblem> {
+    let text = str::from_utf8(message).ok().filter(|text| text.len() <= SCRAM_BYTES_MAX);
+    text.filter(|text| !text.contains('\0')).ok_or(ScramProblem::Malformed)
+}
+
+/// The value of a field that begins like this.
+fn value<'a>(field: Option<&'a str>, begin: &str) -> Result<&'a str, ScramProblem> {
+    field.and_then(|field| field.strip_prefix(begin)).ok_or(ScramProblem::Malformed)
+}
+
+/// Whether a text is a field: a letter, `=`, and a value.
+fn is_field(text: &str) -> bool {
+    matches!(text.as_bytes(), [letter, b'=', _, ..] if letter.is_ascii_alphabetic())
+}
+
+/// A user name, in which `=2C` stands for a comma and `=3D` for an equals sign.
+fn name(field: &str) -> Result<Box<str>, ScramProblem> {
+    let mut pieces = field.split('=');
+    let mut name = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (sign, rest) = match (piece.strip_prefix("2C"), piece.strip_prefix("3D")) {
+            (Some(rest), _) => (',', rest),
+            (_, Some(rest)) => ('=', rest),
+            _ => return Err(ScramProblem::Malformed),
+        };
+        name.push(sign);
+        name.push_str(rest);
+    }
+    let is_name = !name.is_empty() && name.len() <= FIELD_BYTES_MAX;
+    is_name.then(|| name.into()).ok_or(ScramProblem::Malformed)
+}
+
+impl ScramProblem {
+    /// The problem in words, for the log.
+    #[must_use]
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Malformed => "its authentication data is no message of SCRAM",
+            Self::Unsupported => "it asks for channel binding or for an extension of SCRAM",
+            Self::Nonce => "its nonce is not that of the exchange",
+        }
+    }
+}
+
+/// Keys and proofs stay out of logs.
+impl fmt::Debug for Exchange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exchange").field("mechanism", &self.mechanism).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for ScramCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScramCheck").field("mechanism", &self.mechanism).finish_non_exhaustive()
+    }
+}
+
+/// The hash under which a user logs in, as far as an exchange may use it.
+pub(crate) fn credential(
+    mechanism: Mechanism,
+    name: &str,
+    known: Option<&Arc<PasswordHash>>,
+    (like, secret): (Option<Scheme>, &[u8]),
+) -> Credential {
+    let of_user = known.and_then(|hash| Credential::of(mechanism, hash));
+    of_user.unwrap_or_else(|| Credential::decoy(mechanism, name, like, secret))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of RFC 7677, section 3.
+    const FIRST: &[u8] = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO";
+    const OUR_NONCE: &str = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
+    const ANSWER: &str =
+        "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
+    const SECOND: &str = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+                          p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+    const LAST: &str = "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4=";
+
+    fn pencil(name: &str) -> Credential {
+        assert_eq!(name, "user");
+        let salt = STANDARD.decode("W22ZaJ0SNY7soEsUEjb6gQ==").expect("the salt of the example");
+        let hash =
+            PasswordHash::new(Scheme::ScramSha256 { rounds: 4_096 }, b"pencil", &salt).expect("a hash");
+        Credential::of(Mechanism::Sha256, &hash).expect("a hash for this mechanism")
+    }
+
+    fn begin() -> Exchange {
+        let (exchange, answer) =
+            Exchange::begin_with(Mechanism::Sha256, FIRST, OUR_NONCE, pencil).expect("the example");
+        assert_eq!(answer, ANSWER);
+        exchange
+    }
+
+    #[test]
+    fn the_example_of_the_standard_succeeds() {
+        let (check, answer) = begin().finish(SECOND.as_bytes()).expect("the example");
+        assert!(check.run());
+        assert_eq!(answer, LAST);
+    }
+
+    #[test]
+    fn another_proof_and_another_nonce_do_not() {
+        let (check, _) = begin().finish(SECOND.replace("p=dH", "p=dI").as_bytes()).expect("a message");
+        assert!(!check.run());
+        for (from, to, problem) in [
+            ("k0,", "k1,", ScramProblem::Nonce),
+            ("biws", "eSws", ScramProblem::Unsupported),
+            ("biws", "bi", ScramProblem::Malformed),
+            ("p=dHzb", "p=", ScramProblem::Malformed),
+            (",p=", ",q=", ScramProblem::Malformed),
+            ("k0,", "k0,1=a,", ScramProblem::Malformed),
+        ] {
+            let message = SECOND.replace(from, to);
+            assert_eq!(begin().finish(message.as_bytes()).map(|_| ()).err(), Some(problem), "{message}");
+        }
+        let with_extension = SECOND.replace("k0,", "k0,x=a,");
+        assert!(!begin().finish(with_extension.as_bytes()).expect("it may have one").0.run(), "it is signed");
+    }
+
+    #[test]
+    fn a_first_message_that_is_none_is_refused() {
+        let long = format!("n,,n=user,r={}", "a".repeat(SCRAM_BYTES_MAX));
+        for (message, problem) in [
+            ("", ScramProblem::Malformed),
+            ("n,,", ScramProblem::Malformed),
+            ("n,,n=user", ScramProblem::Malformed),
+            ("n,,n=user,r=", ScramProblem::Malformed),
+            ("n,,n=,r=abc", ScramProblem::Malformed),
+            ("n,,n=a=b,r=abc", ScramProblem::Malformed),
+            ("n,,n=user,r=a\u{e9}", ScramProblem::Malformed),
+            ("n,,n=us\0er,r=abc", ScramProblem::Malformed),
+            ("n,,n=user,r=abc,", ScramProblem::Malformed),
+            ("x,,n=user,r=abc", ScramProblem::Unsupported),
+            ("p=tls-unique,,n=user,r=abc", ScramProblem::Unsupported),
+            ("n,a=other,n=user,r=abc", ScramProblem::Unsupported),
+            ("n,,m=must,n=user,r=abc", ScramProblem::Unsupported),
+            (&long, ScramProblem::Malformed),
+        ] {
+            let nobody = |_: &str| -> Credential { panic!("{message}") };
+            let refused = Exchange::begin(Mechanism::Sha512, message.as_bytes(), 1, nobody);
+            assert_eq!(refused.map(|_| ()).err(), Some(problem), "{message}");
+        }
+        let not_text = Exchange::begin(Mechanism::Sha512, b"n,,n=\xff,r=abc", 1, pencil);
+        assert_eq!(not_text.map(|_| ()).err(), Some(ScramProblem::Malformed));
+    }
+
+    #[test]
+    fn a_name_may_have_commas_and_equals_signs() {
+        let like_the_one = |wanted: &'static str| {
+            move |name: &str| {
+                assert_eq!(name, wanted);
+                Credential::decoy(Mechanism::Sha512, name, None, b"secret")
+            }
+        };
+        let begin = |message: &str, wanted| {
+            Exchange::begin(Mechanism::Sha512, message.as_bytes(), 1, like_the_one(wanted)).is_ok()
+        };
+        assert!(begin("y,,n=a=2Cb=3Dc,r=abc,x=extension", "a,b=c"));
+    }
+
+    #[test]
+    fn a_decoy_is_always_the_same_and_matches_nothing() {
+        let salt = |name: &str, secret: &[u8]| {
+            Credential::decoy(Mechanism::Sha512, name, Some(Scheme::MOSQUITTO), secret).salt
+        };
+        assert_eq!(salt("ann", b"secret"), salt("ann", b"secret"));
+        assert_ne!(salt("ann", b"secret"), salt("bob", b"secret"));
+        assert_ne!(salt("ann", b"secret"), salt("ann", b"other"));
+        let decoy = |name: &str| Credential::decoy(Mechanism::Sha256, name, None, b"secret");
+        let (exchange, answer) =
+            Exchange::begin_with(Mechanism::Sha256, FIRST, OUR_NONCE, decoy).expect("a message");
+        assert!(answer.ends_with("i=600000"), "{answer}");
+        assert!(!exchange.finish(SECOND.as_bytes()).expect("a message").0.run());
+    }
+
+    /// The hash of Mosquitto's `$7$` is the salted password.
+    #[test]
+    fn a_hash_of_mosquitto_serves_sha_512_alone() {
+        let hash = PasswordHash::new(Scheme::MOSQUITTO, b"pencil", b"twelve bytes").expect("a hash");
+        assert!(Credential::of(Mechanism::Sha512, &hash).is_some());
+        assert!(Credential::of(Mechanism::Sha256, &hash).is_none());
+        let hash = PasswordHash::new(Scheme::DEFAULT, b"pencil", b"twelve bytes").expect("a hash");
+        assert!(Credential::of(Mechanism::Sha512, &hash).is_none());
+    }
+}

@@ -1,0 +1,245 @@
+//! Clients that prove that they know a password, without sending it, in AUTH packets of MQTT 5.0 (4.12).
+//!
+//! ```text
+//!             begin                   finish                checked
+//! CONNECT, or ─────► Stage::Asked ──────────► Stage::Proving ──────► the claim is posted, or the client stays
+//! AUTH 0x19          (AUTH 0x18 sent)         (threads of `verify`)
+//! ```
+
+use auth::{Check, Checked, Exchange, Identity, Mechanism, ScramProblem};
+use base::{Charge, ConnectionId, Purpose, Subscriber};
+use protocol::Claim;
+use session::{Authenticated, AuthenticationOutcome, AuthenticationStep};
+use wire::{Binary, ConnectRefusal};
+
+use super::{BANNED, NO_MEMORY, Stranger};
+use crate::effects::Outside;
+use crate::{Effects, Shard};
+
+/// An exchange of a client.
+#[derive(Debug)]
+pub(crate) struct Authenticating {
+    /// CONNECT. `None` for a client that is connected, and authenticates itself again.
+    pub(crate) claim: Option<Claim>,
+    stage: Stage,
+    identity: Identity,
+    _charge: Charge,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// The proof of the client is expected.
+    Asked(Exchange),
+    /// The proof is being checked. If it is right, the client gets this answer.
+    Proving(String),
+}
+
+const NO_METHOD: Stranger = Stranger {
+    refusal: ConnectRefusal::BadAuthenticationMethod,
+    why: "nobody has a password here that its authentication method could prove",
+    counter: |counters| &counters.refused_authentication,
+};
+const NOT_PROVED: Stranger = Stranger {
+    refusal: ConnectRefusal::NotAuthorized,
+    why: "it does not know the password, or there is no such user",
+    counter: |counters| &counters.refused_password,
+};
+const OTHER_USER: Stranger = Stranger {
+    refusal: ConnectRefusal::NotAuthorized,
+    why: "the name in its authentication data is another than that in CONNECT",
+    counter: |counters| &counters.refused_authentication,
+};
+
+impl Stranger {
+    fn of_scram(problem: ScramProblem) -> Self {
+        Self { why: problem.text(), ..OTHER_USER }
+    }
+}
+
+impl Shard {
+    /// The client has made a step of its exchange.
+    pub(crate) fn authenticate(
+        &mut self,
+        id: ConnectionId,
+        step: &AuthenticationStep<'_>,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
+        let claim = step.connect.and_then(|connect| self.claim_of(id, &connect, to));
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let begun = client.aside_mut().and_then(|aside| aside.authenticating.take());
+        let data = step.data.map_or(&[][..], Binary::as_bytes);
+        match begun.map(|begun| *begun) {
+            Some(Authenticating { stage: Stage::Asked(exchange), claim, identity, .. }) => {
+                self.prove(id, (exchange, data), claim, identity, to);
+            }
+            _ => match self.begin_exchange(id, step, claim.as_ref(), to) {
+                Ok((exchange, identity, answer)) => {
+                    self.ask_for_proof(id, (exchange, &answer), claim, identity, to);
+                }
+                Err(stranger) => self.refuse_proof(id, stranger, claim, to),
+            },
+        }
+    }
+
+    /// Handles the first message of an exchange.
+    fn begin_exchange(
+        &self,
+        id: ConnectionId,
+        step: &AuthenticationStep<'_>,
+        claim: Option<&Claim>,
+        to: &mut Outside<'_, impl Effects>,
+    ) -> Result<(Exchange, Identity, String), Stranger> {
+        let client = self.clients.get(id).ok_or(NO_METHOD)?;
+        let subscriber: &Subscriber =
+            claim.map(|claim| &claim.subscriber).or(client.subscriber.as_ref()).ok_or(NO_METHOD)?;
+        if self.is_banned(id, subscriber, to) {
+            return Err(BANNED);
+        }
+        let (entry, realms) = (self.entries.of(client), self.guard.current());
+        let mechanism = Mechanism::named(step.method.as_str()).ok_or(NO_METHOD)?;
+        // A certificate takes the place of all passwords.
+        let access = realms.access(entry.realm).filter(|_| entry.certificate.is_none()).ok_or(NO_METHOD)?;
+        if access.users().is_none() {
+            return Err(NO_METHOD);
+        }
+        let data = step.data.map_or(&[][..], Binary::as_bytes);
+        if !self.has_memory_for_login(data.len() + claim.map_or(0, Claim::will_bytes)) {
+            return Err(NO_MEMORY);
+        }
+        let mut found = None;
+        let nonce = to.random();
+        let begun = Exchange::begin(mechanism, data, nonce, |name| {
+            let (identity, credential) =
+                access.scram(mechanism, name, &subscriber.client_id).expect("there are users");
+            found = Some(identity);
+            credential
+        });
+        let (exchange, answer) = begun.map_err(Stranger::of_scram)?;
+        let identity = found.ok_or(NO_METHOD)?;
+        let principal = subscriber.principal();
+        let said = match step.connect {
+            Some(connect) => connect.user_name().map(|name| name.as_str()),
+            // A client cannot become another user.
+            None => principal.user.as_deref(),
+        };
+        match said.filter(|said| !said.is_empty() && *said != identity.name()) {
+            Some(_) => Err(OTHER_USER),
+            None => Ok((exchange, identity, answer)),
+        }
+    }
+
+    fn ask_for_proof(
+        &mut self,
+        id: ConnectionId,
+        (exchange, answer): (Exchange, &str),
+        claim: Option<Claim>,
+        identity: Identity,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
+        let bytes = exchange.size_bytes() + claim.as_ref().map_or(0, Claim::will_bytes);
+        let charge = self.tally.budget().charge(Purpose::Logins, bytes);
+        let begun = Authenticating { claim, stage: Stage::Asked(exchange), identity, _charge: charge };
+        let Some(client) = self.clients.get_mut(id) else { return };
+        client.make_aside().authenticating = Some(Box::new(begun));
+        let outcome = AuthenticationOutcome::Continue(Binary::new(answer.as_bytes()).ok());
+        self.apply(id, outcome, to);
+        self.arm(id, to.now);
+    }
+
+    /// Handles the second message of an exchange: its proof is checked on another thread.
+    fn prove(
+        &mut self,
+        id: ConnectionId,
+        (exchange, data): (Exchange, &[u8]),
+        claim: Option<Claim>,
+        identity: Identity,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
+        let (check, answer) = match exchange.finish(data) {
+            Ok(finished) => finished,
+            Err(problem) => return self.refuse_proof(id, Stranger::of_scram(problem), claim, to),
+        };
+        let bytes = check.size_bytes() + answer.len() + claim.as_ref().map_or(0, Claim::will_bytes);
+        let charge = self.tally.budget().charge(Purpose::Logins, bytes);
+        if let Err(unchecked) = to.verify(id, Check::Scram(check)) {
+            return self.refuse_proof(id, Stranger::of(unchecked), claim, to);
+        }
+        let Some(client) = self.clients.get_mut(id) else { return };
+        let stage = Stage::Proving(answer);
+        client.make_aside().authenticating =
+            Some(Box::new(Authenticating { claim, stage, identity, _charge: charge }));
+        to.pause(id);
+    }
+
+    /// Handles the outcome of the check of a proof, if there was one. Returns whether there was.
+    pub(super) fn proof_checked(
+        &mut self,
+        id: ConnectionId,
+        checked: &Checked,
+        to: &mut Outside<'_, impl Effects>,
+    ) -> bool {
+        let Some(client) = self.clients.get_mut(id) else { return false };
+        let Some(begun) = client.aside_mut().and_then(|aside| aside.authenticating.take()) else {
+            return false;
+        };
+        client.tidy();
+        let entry = self.entries.of(client);
+        let Authenticating { claim, stage: Stage::Proving(answer), identity, .. } = *begun else {
+            return false;
+        };
+        let subscriber = claim.as_ref().map(|claim| &claim.subscriber).or(client.subscriber.as_ref());
+        let client_id = subscriber.map_or("", |subscriber| &subscriber.client_id);
+        // The user may have been removed meanwhile.
+        let realms = self.guard.current();
+        let is_user = realms.access(entry.realm).is_some_and(|access| access.confirms(&identity, client_id));
+        match checked {
+            Checked::Right if is_user => {
+                let outcome = AuthenticationOutcome::Success(Binary::new(answer.as_bytes()).ok());
+                self.apply(id, outcome, to);
+                match claim {
+                    Some(claim) => self.claim(id, claim, super::proved(&realms, entry, &identity), to),
+                    None => to.resume(id),
+                }
+            }
+            Checked::Not(unchecked) => self.refuse_proof(id, Stranger::of(*unchecked), claim, to),
+            _ => self.refuse_proof(id, NOT_PROVED, claim, to),
+        }
+        true
+    }
+
+    /// Ends a client that has proved nothing [MQTT-4.12.0-4], [MQTT-4.12.1-2].
+    fn refuse_proof(
+        &mut self,
+        id: ConnectionId,
+        stranger: Stranger,
+        claim: Option<Claim>,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
+        match claim {
+            Some(claim) => self.turn_away_stranger(id, stranger, claim, to),
+            None => {
+                (stranger.counter)(&self.counters).add(1);
+                self.apply(id, AuthenticationOutcome::Failure(stranger.refusal), to);
+            }
+        }
+    }
+
+    /// Tells the session of a client the outcome of a step, and sends what it answers.
+    fn apply(
+        &mut self,
+        id: ConnectionId,
+        outcome: AuthenticationOutcome<'_>,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        self.scratch.clear();
+        if let Authenticated::Refused(violation) = client.session.authenticated(outcome, &mut self.scratch) {
+            return self.violated(id, &violation, to);
+        }
+        if !self.scratch.is_empty() {
+            self.counters.packets_sent.add(1);
+            to.send(id, &self.scratch);
+            self.count_untaken(id, self.scratch.len(), to);
+        }
+    }
+}

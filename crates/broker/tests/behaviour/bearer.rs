@@ -1,0 +1,207 @@
+//! Clients with tokens: their answers, and the end of their connections.
+
+use std::sync::Arc;
+
+use auth::{Access, Bearer, Checked, DynamicSecurity, Realms, TokenKeys, TokenProblem, TokenRules, Tokens};
+use base::{Realm, Tenant};
+use wire::{Binary, Connect, Version};
+
+use crate::world::{Peer, World, utf8};
+
+/// A token of the user `frog`, which another program has signed with the secret. It expires in 2100.
+const TOKEN: &str = "eyJhbGciOiAiSFMyNTYiLCAidHlwIjogIkpXVCJ9.eyJzdWIiOiAiZnJvZyIsICJleHAiOiA0MTAyNDQ0ODAwfQ.ZU1bYerJ_oNBjS7J-k-xQ_ozuA6ykF427uz55CNDkiM";
+const SECRET: &str = "a secret for tests, with sixty-four bytes at least, as HS512 needs";
+const OTHER: &str = "another secret, of a key that has signed no token of these tests.";
+
+fn tokens(secret: &str) -> Arc<Tokens> {
+    let rules = TokenRules { leeway_secs: 0, ..TokenRules::default() };
+    Arc::new(Tokens::new(rules, TokenKeys::of_file(secret).expect("a secret")))
+}
+
+fn realms(access: Access) -> Realms {
+    let place = |users: &str| Some(Arc::new(Tenant { users: users.into(), mount: "".into() }));
+    let realms = Realms::new(vec![("".into(), Arc::new(access))]);
+    realms.with_tenants(vec![place("users")]).with_bearers(vec![place("jwt:pond")])
+}
+
+fn with_secret(secret: &str) -> Realms {
+    realms(Access::default().with_tokens(Some(tokens(secret))))
+}
+
+fn world() -> World {
+    let world = World::new(1);
+    world.replace_realms(with_secret(SECRET));
+    world
+}
+
+fn connect<'a>(version: Version, client_id: &'a str, password: &'a str) -> Connect<'a> {
+    let mut connect = Connect::new(version, utf8(client_id));
+    let password = Binary::new(password.as_bytes()).expect("short");
+    connect.set_credentials(Some(utf8("frog")), Some(password)).expect("short");
+    connect
+}
+
+/// A client whose token is good until then, or for as long as it says.
+fn come(world: &mut World, version: Version, until_unix_secs: Option<u64>) -> Peer {
+    let peer = world.accept(0, version);
+    world.send(peer, &connect(version, "f1", TOKEN).into());
+    let key = tokens(SECRET).check(TOKEN.as_bytes(), None, 0).expect("a token").key;
+    let bearer = Box::new(Bearer { user: "frog".into(), key, until_unix_secs });
+    world.verify(0, Some(&Checked::Token(bearer)));
+    let packets = world.packets(peer);
+    assert!(packets[0].starts_with("CONNACK Success"), "{packets:?}");
+    peer
+}
+
+#[test]
+fn a_token_that_is_checked_lets_its_user_in() {
+    for version in Version::ALL {
+        let mut world = world();
+        let peer = world.accept(0, version);
+        world.send(peer, &connect(version, "f1", TOKEN).into());
+        assert!(world.packets(peer).is_empty() && world.commands(0) == 0, "the ledger was not asked");
+        world.verify(0, None);
+        assert!(world.packets(peer)[0].starts_with("CONNACK Success"));
+    }
+}
+
+#[test]
+fn each_problem_of_a_token_has_its_answer_and_its_counter() {
+    use TokenProblem as P;
+    type Counted = fn(&broker::Totals) -> u64;
+    let bad = "Bad User Name or Password";
+    let rows: [(P, &str, Counted); 15] = [
+        (P::Malformed, bad, |t| t.refused_token_malformed),
+        (P::TooLong, bad, |t| t.refused_token_malformed),
+        (P::Critical, bad, |t| t.refused_token_malformed),
+        (P::Algorithm, bad, |t| t.refused_token_algorithm),
+        (P::NoKeys, "Server unavailable", |t| t.refused_token_no_keys),
+        (P::UnknownKey, bad, |t| t.refused_token_key),
+        (P::Signature, bad, |t| t.refused_token_signature),
+        (P::Expired, bad, |t| t.refused_token_expired),
+        (P::Time, bad, |t| t.refused_token_claims),
+        (P::NoExpiry, bad, |t| t.refused_token_claims),
+        (P::NotYet, bad, |t| t.refused_token_claims),
+        (P::Issuer, bad, |t| t.refused_token_claims),
+        (P::Audience, bad, |t| t.refused_token_claims),
+        (P::User, bad, |t| t.refused_token_user),
+        (P::OtherUser, bad, |t| t.refused_token_user),
+    ];
+    for (problem, answer, counter) in rows {
+        let mut world = world();
+        let peer = world.accept(0, Version::V5);
+        world.send(peer, &connect(Version::V5, "f1", TOKEN).into());
+        world.verify(0, Some(&Checked::BadToken(problem)));
+        let packets = world.packets(peer);
+        assert!(packets.len() == 1 && packets[0].contains(answer), "{packets:?}");
+        assert!(world.socket(peer).closed);
+        let totals = broker::Totals::of(world.counters.iter().map(|counters| &**counters));
+        assert_eq!((counter(&totals), totals.refused_connect), (1, 1), "{problem:?}");
+    }
+}
+
+#[test]
+fn a_connection_ends_when_its_token_expires() {
+    for version in Version::ALL {
+        let mut world = world();
+        let now_secs = world.now.unix_ms / 1_000;
+        // Longer than a timer is armed ahead.
+        let peer = come(&mut world, version, Some(now_secs + 200));
+        let forever = world.accept(0, version);
+        world.send(forever, &connect(version, "f2", TOKEN).into());
+        world.verify(0, None);
+        world.packets(forever);
+        world.wait(199_500);
+        assert!(world.packets(peer).is_empty() && !world.socket(peer).closed);
+        world.wait(700);
+        let said: &[&str] = if version == Version::V5 { &["DISCONNECT Not authorized"] } else { &[] };
+        assert_eq!(world.packets(peer), said, "{version:?}");
+        assert!(world.socket(peer).closed && !world.socket(forever).closed);
+        assert_eq!(world.total(|counters| counters.ended_token_expired.value()), 1);
+    }
+}
+
+#[test]
+fn a_jump_of_the_clock_moves_the_end_of_a_token() {
+    let mut world = world();
+    let now_secs = world.now.unix_ms / 1_000;
+    let peer = come(&mut world, Version::V5, Some(now_secs + 3_600));
+    world.wait(1_000);
+    world.now.unix_ms += 3_600_000;
+    world.wait(61_000);
+    assert!(world.socket(peer).closed, "a timer is armed a minute ahead at most");
+    let now_secs = world.now.unix_ms / 1_000;
+    let peer = come(&mut world, Version::V5, Some(now_secs + 10));
+    world.now.unix_ms -= 3_600_000;
+    world.wait(60_000);
+    assert!(!world.socket(peer).closed, "the token is good for an hour more");
+}
+
+#[test]
+fn a_time_that_never_comes_is_none() {
+    let mut world = world();
+    let peer = come(&mut world, Version::V5, Some(u64::MAX));
+    world.wait(120_000);
+    assert!(!world.socket(peer).closed);
+}
+
+#[test]
+fn a_key_that_is_removed_ends_the_connections_that_it_has_let_in() {
+    let mut world = world();
+    let peer = come(&mut world, Version::V5, None);
+    let both = TokenKeys::of_file(SECRET).and_then(|keys| Ok(keys.and(&TokenKeys::of_file(OTHER)?)));
+    let both = Tokens::new(TokenRules::default(), both.expect("secrets"));
+    world.replace_realms(realms(Access::default().with_tokens(Some(Arc::new(both)))));
+    world.shards[0].users_changed();
+    world.end_turn(0);
+    assert!(!world.socket(peer).closed, "another key is no reason");
+    world.replace_realms(with_secret(OTHER));
+    world.shards[0].users_changed();
+    world.end_turn(0);
+    assert_eq!(world.packets(peer), ["DISCONNECT Not authorized"]);
+    assert_eq!(world.total(|counters| counters.ended_user_removed.value()), 1);
+}
+
+#[test]
+fn a_key_that_is_removed_during_the_check_lets_nobody_in() {
+    for realms in [with_secret(OTHER), realms(Access::default()), Realms::default()] {
+        let mut world = world();
+        let peer = world.accept(0, Version::V5);
+        world.send(peer, &connect(Version::V5, "f1", TOKEN).into());
+        world.replace_realms(realms);
+        world.verify(0, None);
+        assert!(world.packets(peer)[0].contains("Bad User Name or Password"));
+        assert_eq!(world.total(|counters| counters.refused_token_key.value()), 1);
+    }
+}
+
+#[test]
+fn a_user_who_is_disabled_does_not_come_in_with_a_token() {
+    let text = r#"{"clients":[{"username":"frog","disabled":true}]}"#;
+    let dynamic = Arc::new(DynamicSecurity::parse(text).expect("a file"));
+    let access = Access::default().with_tokens(Some(tokens(SECRET))).with_dynamic_security(dynamic);
+    let mut world = World::new(1);
+    world.replace_realms(realms(access));
+    let peer = world.accept(0, Version::V5);
+    world.send(peer, &connect(Version::V5, "f1", TOKEN).into());
+    world.verify(0, None);
+    assert!(world.packets(peer)[0].contains("Not authorized"));
+}
+
+/// The name of a user in a password file and the same name in a token are two users.
+#[test]
+fn a_session_of_a_token_belongs_to_its_issuer() {
+    let principal = |realms: &Realms, is_bearer: bool| base::Principal {
+        user: Some("frog".into()),
+        is_proved: true,
+        tenant: if is_bearer { realms.bearers(Realm(0)) } else { realms.tenant(Realm(0)) },
+        ..base::Principal::default()
+    };
+    let realms = with_secret(SECRET);
+    let (bearer, user) = (principal(&realms, true), principal(&realms, false));
+    assert!(realms.is_same_user(&bearer, &bearer) && realms.is_same_user(&user, &user));
+    assert!(!realms.is_same_user(&bearer, &user) && !realms.is_same_user(&user, &bearer));
+    assert!(realms.may_have(&bearer), "nobody can tell whom the issuer knows");
+    let dynamic = realms.with_dynamic_security(&Arc::default());
+    assert!(!dynamic.is_same_user(&bearer, &user), "commands change no places");
+}

@@ -1,0 +1,281 @@
+//! Clients that prove their passwords in AUTH packets. The client's side of SCRAM is the test's own.
+
+use std::sync::Arc;
+
+use auth::{Access, Checked, PasswordHash, Realms, Scheme, Unchecked, Users};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::{digest, hmac};
+use wire::{Auth, AuthProperties, AuthReason, Binary, Connect, PingReq, Version};
+
+use crate::world::{Peer, World, utf8};
+
+const METHOD: &str = "SCRAM-SHA-512";
+const SALT: &[u8; 12] = b"twelve bytes";
+const ROUNDS: u32 = 101;
+
+fn realms(users: &[(&str, &str)]) -> Realms {
+    let mut all = Users::default();
+    for (name, password) in users {
+        let hash = PasswordHash::new(Scheme::MOSQUITTO, password.as_bytes(), SALT).expect("a hash");
+        all.add(name, hash).expect("a user");
+    }
+    Realms::new(vec![("".into(), Arc::new(Access::new(Some(all), None)))])
+}
+
+fn world() -> World {
+    let mut settings = crate::world::settings();
+    settings.authentication_methods = auth::Mechanism::NAMES.map(str::to_owned).to_vec();
+    let world = World::with(1, settings);
+    world.replace_realms(realms(&[("frog", "croak"), ("toad", "hop")]));
+    world
+}
+
+fn properties(data: &str) -> AuthProperties<'_> {
+    AuthProperties {
+        authentication_method: Some(utf8(METHOD)),
+        authentication_data: Binary::new(data.as_bytes()).ok(),
+        ..AuthProperties::EMPTY
+    }
+}
+
+fn auth(reason: AuthReason, data: &str) -> Auth<'_> {
+    Auth { reason, properties: properties(data) }
+}
+
+fn connect<'a>(client_id: &'a str, data: &'a str) -> Connect<'a> {
+    let mut connect = Connect::new(Version::V5, utf8(client_id));
+    connect.properties.authentication_method = Some(utf8(METHOD));
+    connect.properties.authentication_data = Binary::new(data.as_bytes()).ok();
+    connect
+}
+
+fn first(user: &str) -> String {
+    format!("n,,n={user},r=abc")
+}
+
+/// The nonce that the broker has added: the test counts.
+fn nonce(number: u128) -> String {
+    format!("abc{number:032x}")
+}
+
+/// The second message of a client with this password, and the answer that proves the broker to it.
+fn second(user: &str, password: &str, number: u128) -> (String, String) {
+    let hash =
+        PasswordHash::new(Scheme::Pbkdf2 { rounds: ROUNDS }, password.as_bytes(), SALT).expect("a hash");
+    let text = hash.to_string();
+    let salted = STANDARD.decode(text.rsplit('$').next().expect("a field")).expect("base64");
+    let sign = |key: &[u8], bytes: &[u8]| {
+        hmac::sign(&hmac::Key::new(hmac::HMAC_SHA512, key), bytes).as_ref().to_vec()
+    };
+    let client_key = sign(&salted, b"Client Key");
+    let stored = digest::digest(&digest::SHA512, &client_key);
+    let (nonce, salt) = (nonce(number), STANDARD.encode(SALT));
+    let unproved = format!("c=biws,r={nonce}");
+    let signed = format!("n={user},r=abc,r={nonce},s={salt},i={ROUNDS},{unproved}");
+    let signature = sign(stored.as_ref(), signed.as_bytes());
+    let proof: Vec<u8> = client_key.iter().zip(signature).map(|(key, signature)| key ^ signature).collect();
+    let answer = sign(&sign(&salted, b"Server Key"), signed.as_bytes());
+    (format!("{unproved},p={}", STANDARD.encode(proof)), format!("v={}", STANDARD.encode(answer)))
+}
+
+/// A client whose proof is being checked.
+fn proving(world: &mut World, client_id: &str, (user, password): (&str, &str), number: u128) -> Peer {
+    let peer = world.accept(0, Version::V5);
+    world.send(peer, &connect(client_id, &first(user)).into());
+    let packets = world.packets(peer);
+    assert!(packets[0].starts_with("AUTH Continue authentication"), "{packets:?}");
+    world.send(peer, &auth(AuthReason::ContinueAuthentication, &second(user, password, number).0).into());
+    assert!(world.packets(peer).is_empty() && world.commands(0) == 0, "the ledger was not asked");
+    peer
+}
+
+fn come(world: &mut World, client_id: &str, user: (&str, &str), number: u128) -> Peer {
+    let peer = proving(world, client_id, user, number);
+    world.verify(0, None);
+    let packets = world.packets(peer);
+    assert!(packets[0].starts_with("CONNACK Success"), "{packets:?}");
+    peer
+}
+
+/// [MQTT-4.12.0-2, MQTT-4.12.0-3, MQTT-4.12.0-5]
+#[test]
+fn a_client_that_knows_the_password_comes_in_and_learns_that_the_broker_knows_it_too() {
+    let mut world = world();
+    let peer = world.accept(0, Version::V5);
+    world.send(peer, &connect("f1", &first("frog")).into());
+    let (message, answer) = second("frog", "croak", 1);
+    let question = format!("r={},s={},i={ROUNDS}", nonce(1), STANDARD.encode(SALT));
+    assert!(contains(&world.socket(peer).sent, question.as_bytes()), "the broker asks as the standard says");
+    world.packets(peer);
+    world.send(peer, &auth(AuthReason::ContinueAuthentication, &message).into());
+    world.verify(0, None);
+    assert!(contains(&world.socket(peer).sent, answer.as_bytes()), "CONNACK has the proof of the broker");
+    assert!(world.packets(peer)[0].starts_with("CONNACK Success"));
+    world.assert_account();
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+/// [MQTT-4.12.0-4]
+#[test]
+fn a_wrong_password_and_an_unknown_user_are_refused_alike() {
+    for (number, user) in (1..).zip([("frog", "hop"), ("newt", "croak")]) {
+        let mut world = world();
+        let peer = world.accept(0, Version::V5);
+        world.send(peer, &connect("f1", &first(user.0)).into());
+        let question = world.packets(peer).remove(0);
+        assert!(question.starts_with("AUTH Continue authentication"), "{question}");
+        world.send(peer, &auth(AuthReason::ContinueAuthentication, &second(user.0, user.1, 1).0).into());
+        world.verify(0, None);
+        assert!(world.packets(peer)[0].starts_with("CONNACK Not authorized"), "user {number}");
+        assert_eq!(world.total(|counters| counters.refused_password.value()), 1);
+        world.assert_account();
+    }
+}
+
+#[test]
+fn what_is_no_exchange_is_refused() {
+    let messages = ["", "n,,n=frog", "p=tls-exporter,,n=frog,r=abc"];
+    for message in messages {
+        let mut world = world();
+        let peer = world.accept(0, Version::V5);
+        world.send(peer, &connect("f1", message).into());
+        assert!(world.packets(peer)[0].starts_with("CONNACK Not authorized"), "{message}");
+        assert_eq!(world.total(|counters| counters.refused_authentication.value()), 1);
+    }
+    for message in ["", "c=biws,r=abc,p=AAAA"] {
+        let mut world = world();
+        let peer = world.accept(0, Version::V5);
+        world.send(peer, &connect("f1", &first("frog")).into());
+        world.packets(peer);
+        world.send(peer, &auth(AuthReason::ContinueAuthentication, message).into());
+        assert!(world.packets(peer)[0].starts_with("CONNACK Not authorized"), "{message}");
+        world.assert_account();
+    }
+}
+
+#[test]
+fn the_name_in_connect_is_that_of_the_exchange() {
+    let mut world = world();
+    let peer = world.accept(0, Version::V5);
+    let message = first("frog");
+    let mut connect = connect("f1", &message);
+    connect.set_credentials(Some(utf8("toad")), None).expect("short");
+    world.send(peer, &connect.into());
+    assert!(world.packets(peer)[0].starts_with("CONNACK Not authorized"));
+}
+
+/// [MQTT-4.12.0-1]
+#[test]
+fn without_users_there_is_nothing_to_prove() {
+    let mut world = world();
+    world.replace_realms(Realms::new(vec![("".into(), Arc::new(Access::default()))]));
+    let peer = world.accept(0, Version::V5);
+    world.send(peer, &connect("f1", &first("frog")).into());
+    assert!(world.packets(peer)[0].starts_with("CONNACK Bad authentication method"));
+}
+
+/// [MQTT-3.1.2-30]
+#[test]
+fn another_packet_in_the_middle_ends_the_connection_and_the_claim() {
+    let mut world = world();
+    let peer = world.accept(0, Version::V5);
+    world.send(peer, &connect("f1", &first("frog")).into());
+    world.packets(peer);
+    world.send(peer, &PingReq.into());
+    assert!(world.packets(peer)[0].starts_with("CONNACK Protocol Error"));
+    world.assert_account();
+}
+
+#[test]
+fn a_client_that_stops_in_the_middle_is_ended_in_time() {
+    let mut world = world();
+    let peer = world.accept(0, Version::V5);
+    world.send(peer, &connect("f1", &first("frog")).into());
+    world.packets(peer);
+    world.wait(120_000);
+    assert!(world.socket(peer).closed);
+    world.assert_account();
+}
+
+#[test]
+fn a_client_that_leaves_while_its_proof_is_checked_leaves_nothing() {
+    let mut world = world();
+    let peer = proving(&mut world, "f1", ("frog", "croak"), 1);
+    world.hang_up(peer);
+    world.verify(0, None);
+    world.assert_account();
+}
+
+#[test]
+fn a_user_who_is_removed_meanwhile_does_not_come_in() {
+    let mut world = world();
+    let peer = proving(&mut world, "f1", ("frog", "croak"), 1);
+    world.replace_realms(realms(&[("toad", "hop")]));
+    world.verify(0, None);
+    assert!(world.packets(peer)[0].starts_with("CONNACK Not authorized"));
+}
+
+#[test]
+fn too_many_guesses_and_a_busy_broker_are_answered_as_for_passwords() {
+    for (unchecked, answer) in
+        [(Unchecked::Busy, "CONNACK Server busy"), (Unchecked::Guessing, "CONNACK Server busy")]
+    {
+        let mut world = world();
+        let peer = proving(&mut world, "f1", ("frog", "croak"), 1);
+        world.verify(0, Some(&Checked::Not(unchecked)));
+        assert!(world.packets(peer)[0].starts_with(answer));
+    }
+}
+
+/// [MQTT-4.12.1-1]
+#[test]
+fn a_connected_client_proves_itself_again_and_stays() {
+    let mut world = world();
+    let peer = come(&mut world, "f1", ("frog", "croak"), 1);
+    let message = first("frog");
+    world.send(peer, &auth(AuthReason::ReAuthenticate, &message).into());
+    assert!(world.packets(peer)[0].starts_with("AUTH Continue authentication"));
+    // An exchange does not hold up other packets.
+    world.send(peer, &PingReq.into());
+    assert_eq!(world.packets(peer), ["PINGRESP"]);
+    let message = second("frog", "croak", 2).0;
+    world.send(peer, &auth(AuthReason::ContinueAuthentication, &message).into());
+    world.verify(0, None);
+    assert!(world.packets(peer)[0].starts_with("AUTH Success"));
+    world.send(peer, &PingReq.into());
+    assert_eq!(world.packets(peer), ["PINGRESP"]);
+    world.assert_account();
+}
+
+/// [MQTT-4.12.1-2]
+#[test]
+fn a_client_that_fails_to_prove_itself_again_goes() {
+    // Another user, and a wrong password.
+    for (user, password) in [("toad", "hop"), ("frog", "hop")] {
+        let mut world = world();
+        let peer = come(&mut world, "f1", ("frog", "croak"), 1);
+        let message = first(user);
+        world.send(peer, &auth(AuthReason::ReAuthenticate, &message).into());
+        let message = second(user, password, 2).0;
+        if world.packets(peer)[0].starts_with("AUTH") {
+            world.send(peer, &auth(AuthReason::ContinueAuthentication, &message).into());
+            world.verify(0, None);
+            assert!(world.packets(peer)[0].starts_with("DISCONNECT Not authorized"), "{user}");
+        }
+        assert!(world.socket(peer).closed, "{user}");
+    }
+}
+
+/// The session of a user who has proved the name in this way is nobody else's.
+#[test]
+fn a_session_belongs_to_the_user_of_the_exchange() {
+    let mut world = world();
+    come(&mut world, "f1", ("frog", "croak"), 1);
+    let other = proving(&mut world, "f1", ("toad", "hop"), 2);
+    world.verify(0, None);
+    assert!(world.packets(other)[0].starts_with("CONNACK Not authorized"));
+}
