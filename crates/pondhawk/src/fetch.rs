@@ -1,0 +1,121 @@
+//! Fetches small documents over HTTP, within bounds of time and size.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ureq::Agent;
+use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
+
+/// Maximum time of a whole request: name, connection, TLS and answer.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// Maximum length of an answer, in bytes.
+pub(crate) const ANSWER_BYTES_MAX: u64 = 1 << 20;
+/// Maximum length of the header of an answer, in bytes.
+const HEADER_BYTES_MAX: usize = 16 << 10;
+
+/// Fetches a document. Redirects are not followed, and the environment names no proxy.
+///
+/// # Errors
+/// There was no complete answer with status 200 in time, or the answer is too long. The text says why.
+pub(crate) fn fetch(url: &str) -> Result<Vec<u8>, String> {
+    let mut answer = agent(url).get(url).call().map_err(|error| error.to_string())?;
+    if answer.status() != 200 {
+        return Err(format!("the status is {}", answer.status().as_u16()));
+    }
+    let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX);
+    body.read_to_vec().map_err(|error| error.to_string())
+}
+
+/// A client for one request: certificates of the system may be other ones the next time.
+fn agent(url: &str) -> Agent {
+    let mut config = Agent::config_builder()
+        .timeout_global(Some(DEADLINE))
+        .max_redirects(0)
+        .max_redirects_will_error(false)
+        .http_status_as_error(false)
+        .max_response_header_size(HEADER_BYTES_MAX)
+        .user_agent("pondhawk")
+        .accept("application/json")
+        .proxy(None);
+    if url.starts_with("https://") {
+        config = config.https_only(true).tls_config(tls());
+    }
+    config.build().new_agent()
+}
+
+/// TLS that trusts what the system trusts.
+fn tls() -> TlsConfig {
+    let found = rustls_native_certs::load_native_certs();
+    for error in &found.errors {
+        tracing::debug!(%error, "a certificate of the system cannot be read");
+    }
+    let roots = found.certs.iter().map(|root| Certificate::from_der(root).to_owned());
+    TlsConfig::builder()
+        .provider(TlsProvider::Rustls)
+        .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .root_certs(RootCerts::from(roots))
+        .build()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    /// Fetches from a server that answers with these bytes, and then closes the connection.
+    fn answered(answer: Vec<u8>) -> Result<Vec<u8>, String> {
+        let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/keys", server.local_addr().expect("an address"));
+        let serving = thread::spawn(move || {
+            let (mut client, _) = server.accept().expect("a client");
+            let mut request = [0; 4_096];
+            let length = client.read(&mut request).expect("a request");
+            // A client that has read enough closes the connection.
+            drop(client.write_all(&answer));
+            String::from_utf8_lossy(&request[..length]).into_owned()
+        });
+        let fetched = fetch(&url);
+        let request = serving.join().expect("the server ends");
+        assert!(request.starts_with("GET /keys HTTP/1.1\r\n"), "{request}");
+        fetched
+    }
+
+    fn with(head: &str, body: &[u8]) -> Vec<u8> {
+        [format!("HTTP/1.1 {head}\r\nContent-Length: {}\r\n\r\n", body.len()).as_bytes(), body].concat()
+    }
+
+    #[test]
+    fn an_answer_is_whole_and_bounded() {
+        assert_eq!(answered(with("200 OK", b"{}")), Ok(b"{}".to_vec()));
+        let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n";
+        assert_eq!(answered(chunked.to_vec()), Ok(b"{}".to_vec()));
+        let largest = usize::try_from(ANSWER_BYTES_MAX).expect("it fits");
+        assert!(answered(with("200 OK", &vec![b'x'; largest - 1])).is_ok());
+        for bad in [
+            with("200 OK", &vec![b'x'; largest + 1]),
+            with("404 Not Found", b"{}"),
+            with("500 Oops", b"{}"),
+            with("204 No Content", b""),
+            with("302 Found\r\nLocation: http://127.0.0.1:1/other", b"{}"),
+            with("301 Moved\r\nLocation: /keys", b"{}"),
+            b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{}".to_vec(),
+            with(&format!("200 OK\r\nX: {}", "x".repeat(HEADER_BYTES_MAX)), b"{}"),
+            b"SSH-2.0-pond\r\n".to_vec(),
+            Vec::new(),
+        ] {
+            let shown = String::from_utf8_lossy(&bad[..bad.len().min(60)]).into_owned();
+            assert!(answered(bad).is_err(), "{shown}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_gone_is_an_error() {
+        let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/keys", server.local_addr().expect("an address"));
+        drop(server);
+        assert!(fetch(&url).is_err());
+    }
+}

@@ -1,0 +1,140 @@
+//! Tokens whose keys are behind a URL.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use super::*;
+
+/// An issuer that publishes its keys, until the test ends.
+struct Issuer {
+    url: String,
+    answer: Arc<Mutex<Answer>>,
+}
+
+#[derive(Clone)]
+enum Answer {
+    /// This text, with this status.
+    Text(&'static str, String),
+    /// Nothing, while the connection stays open.
+    Silence,
+}
+
+impl Issuer {
+    fn new(answer: Answer) -> Self {
+        let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("http://{}/jwks.json", server.local_addr().expect("an address"));
+        let answer = Arc::new(Mutex::new(answer));
+        let answers = Arc::clone(&answer);
+        thread::spawn(move || {
+            for client in server.incoming() {
+                let answer = answers.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let client = client.expect("a client");
+                thread::spawn(move || serve(client, &answer));
+            }
+        });
+        Self { url, answer }
+    }
+
+    fn of_keys(keys: &[String]) -> Self {
+        Self::new(Answer::Text("200 OK", jwks(keys)))
+    }
+
+    fn answers(&self, answer: Answer) {
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = answer;
+    }
+
+    fn broker(&self) -> Broker {
+        start(&format!(
+            "allow_anonymous = true\n[jwt]\nkeys_url = {:?}\nrefresh_interval = \"10s\"\n",
+            self.url
+        ))
+    }
+}
+
+fn jwks(keys: &[String]) -> String {
+    format!(r#"{{"keys":[{}]}}"#, keys.join(","))
+}
+
+/// Answers a request. The broker may be gone already.
+fn serve(mut client: TcpStream, answer: &Answer) {
+    let mut lines = BufReader::new(client.try_clone().expect("a copy")).lines();
+    while lines.next().is_some_and(|line| line.is_ok_and(|line| !line.is_empty())) {}
+    match answer {
+        Answer::Text(status, text) => {
+            let length = text.len();
+            drop(write!(
+                client,
+                "HTTP/1.1 {status}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{text}"
+            ));
+            drop(client.shutdown(Shutdown::Write));
+        }
+        Answer::Silence => drop(client.read(&mut [0])),
+    }
+}
+
+#[test]
+fn keys_behind_a_url_are_fetched_and_change() {
+    let signer = Signer::new();
+    signer.make("next", "-algorithm EC -pkeyopt ec_paramgen_curve:P-256");
+    let (old, new) = (signer.jwk("ES256", "2026-10"), signer.jwk("next", "2026-11"));
+    let issuer = Issuer::of_keys(&[old.clone()]);
+    let broker = issuer.broker();
+    let token = |name: &str, kid: &str, user: &str| {
+        signer.signed_by(name, "ES256", &format!(r#","kid":"{kid}""#), &claims(user, 600))
+    };
+    let (of_old, of_new) = (token("ES256", "2026-10", "frog"), token("next", "2026-11", "toad"));
+    let (by_old, by_new) =
+        (with_token(Version::V5, "f", "frog", &of_old), with_token(Version::V3_1_1, "t", "toad", &of_new));
+    let mut frog = broker.client_with(&by_old);
+    assert_eq!(refusal(&broker, &by_new), 4, "its key is unknown");
+    issuer.answers(Answer::Text("200 OK", jwks(&[old, new.clone()])));
+    let is_in = || {
+        let mut client = broker.connect();
+        client.send(&by_new.bytes());
+        packet::is_accepted(&client.read_packet()).then_some(())
+    };
+    until("the new key is known", is_in);
+    assert!(matches!(publish(&mut frog, "pond", b""), 0 | 0x10), "both keys are good");
+    // Answers without keys change nothing.
+    issuer.answers(Answer::Text("302 Found\r\nLocation: /other", jwks(&[])));
+    broker.wait_for_log("the status is 302");
+    broker.client_with(&by_old).leave();
+    issuer.answers(Answer::Text("200 OK", jwks(&[new])));
+    assert_eq!(refusal(&broker, &with_token(Version::V5, "x", "frog", &token("ES256", "?", "frog"))), 0x86);
+    let mut frog = broker.client_with(&with_token(Version::V5, "g", "frog", &of_old));
+    frog.expect_disconnect(0x87);
+    assert_eq!(refusal(&broker, &by_old), 0x86, "the old key is gone");
+}
+
+/// A client without a token notices nothing, and one with a token may come back later.
+#[test]
+fn without_keys_tokens_are_refused_and_nothing_else_is() {
+    let signer = Signer::new();
+    let token = signer.sign("ES256", &claims("frog", 600));
+    let many = vec![signer.jwk("ES256", "a"); 10_000];
+    let secret = format!(r#"{{"kty":"oct","k":"{}"}}"#, base64(SECRET.as_bytes()));
+    let rows = [
+        (Answer::Silence, "timeout"),
+        (Answer::Text("200 OK", jwks(&many)), "limit"),
+        (Answer::Text("200 OK", jwks(&many[..101])), "more than 100 keys"),
+        (Answer::Text("200 OK", jwks(&[secret])), "no key that can be used"),
+        (Answer::Text("200 OK", "<html>".to_owned()), "no JWKS"),
+        (Answer::Text("500 Oops", jwks(&many[..1])), "status is 500"),
+        (Answer::Text("301 Moved\r\nLocation: https://127.0.0.1/", String::new()), "status is 301"),
+    ];
+    let started = rows.map(|(answer, why)| {
+        let issuer = Issuer::new(answer);
+        (issuer.broker(), issuer, why)
+    });
+    for (broker, _issuer, why) in started {
+        let line = broker.wait_for_log("no keys to check tokens were fetched");
+        assert!(line.contains(why), "{line}");
+        assert_eq!(refusal(&broker, &with_token(Version::V5, "f", "frog", &token)), 0x88);
+        assert_eq!(refusal(&broker, &with_token(Version::V3_1_1, "f", "frog", &token)), 3);
+        let mut watcher = broker.client(Version::V5, "anonymous");
+        watcher.subscribe("$SYS/broker/refused/token/no_keys");
+        wait_for(&mut watcher, "2");
+    }
+}
