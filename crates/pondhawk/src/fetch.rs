@@ -18,7 +18,11 @@ const HEADER_BYTES_MAX: usize = 16 << 10;
 /// # Errors
 /// There was no complete answer with status 200 in time, or the answer is too long. The text says why.
 pub(crate) fn fetch(url: &str) -> Result<Vec<u8>, String> {
-    let mut answer = agent(url).get(url).call().map_err(|error| error.to_string())?;
+    fetch_trusting(url, trusted_by_system)
+}
+
+fn fetch_trusting(url: &str, roots: impl Fn() -> RootCerts) -> Result<Vec<u8>, String> {
+    let mut answer = agent(url, roots).get(url).call().map_err(|error| error.to_string())?;
     if answer.status() != 200 {
         return Err(format!("the status is {}", answer.status().as_u16()));
     }
@@ -27,7 +31,7 @@ pub(crate) fn fetch(url: &str) -> Result<Vec<u8>, String> {
 }
 
 /// A client for one request: certificates of the system may be other ones the next time.
-fn agent(url: &str) -> Agent {
+fn agent(url: &str, roots: impl Fn() -> RootCerts) -> Agent {
     let mut config = Agent::config_builder()
         .timeout_global(Some(DEADLINE))
         .max_redirects(0)
@@ -38,22 +42,24 @@ fn agent(url: &str) -> Agent {
         .accept("application/json")
         .proxy(None);
     if url.starts_with("https://") {
-        config = config.https_only(true).tls_config(tls());
+        config = config.https_only(true).tls_config(tls(roots()));
     }
     config.build().new_agent()
 }
 
-/// TLS that trusts what the system trusts.
-fn tls() -> TlsConfig {
+fn trusted_by_system() -> RootCerts {
     let found = rustls_native_certs::load_native_certs();
     for error in &found.errors {
         tracing::debug!(%error, "a certificate of the system cannot be read");
     }
-    let roots = found.certs.iter().map(|root| Certificate::from_der(root).to_owned());
+    RootCerts::from(found.certs.iter().map(|root| Certificate::from_der(root).to_owned()))
+}
+
+fn tls(roots: RootCerts) -> TlsConfig {
     TlsConfig::builder()
         .provider(TlsProvider::Rustls)
         .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .root_certs(RootCerts::from(roots))
+        .root_certs(roots)
         .build()
 }
 
@@ -109,6 +115,42 @@ mod tests {
             let shown = String::from_utf8_lossy(&bad[..bad.len().min(60)]).into_owned();
             assert!(answered(bad).is_err(), "{shown}");
         }
+    }
+
+    /// Fetches over TLS from a server whose certificate is for `name`.
+    fn fetched_over_tls(name: &str, is_trusted: bool) -> Result<Vec<u8>, String> {
+        let own = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
+        let root = Certificate::from_der(own.cert.der()).to_owned();
+        let key = rustls::pki_types::PrivateKeyDer::try_from(own.signing_key.serialize_der()).expect("a key");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![own.cert.der().clone()], key)
+            .expect("a key for its certificate");
+        let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let url = format!("https://localhost:{}/keys", server.local_addr().expect("an address").port());
+        let serving = thread::spawn(move || {
+            let (client, _) = server.accept().expect("a client");
+            let session = rustls::ServerConnection::new(Arc::new(config)).expect("a session");
+            let mut client = rustls::StreamOwned::new(session, client);
+            // A client that does not trust the certificate says so, and closes the connection.
+            if client.read(&mut [0; 4_096]).is_ok_and(|length| length > 0) {
+                drop(client.write_all(&with("200 OK", b"{}")));
+            }
+        });
+        let roots = move || RootCerts::from(is_trusted.then(|| root.clone()));
+        let fetched = fetch_trusting(&url, roots);
+        serving.join().expect("the server ends");
+        fetched
+    }
+
+    #[test]
+    fn a_server_proves_its_name() {
+        assert_eq!(fetched_over_tls("localhost", true), Ok(b"{}".to_vec()));
+        assert!(fetched_over_tls("localhost", false).is_err_and(|why| why.contains("certificate")));
+        assert!(fetched_over_tls("other.example", true).is_err_and(|why| why.contains("certificate")));
     }
 
     #[test]

@@ -45,11 +45,10 @@ impl Issuer {
         *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = answer;
     }
 
+    /// A broker that lets anonymous clients in too.
     fn broker(&self) -> Broker {
-        start(&format!(
-            "allow_anonymous = true\n[jwt]\nkeys_url = {:?}\nrefresh_interval = \"10s\"\n",
-            self.url
-        ))
+        let listener = "[[listener]]\naddress = \"127.0.0.1:0\"\nallow_anonymous = true\n";
+        start(&format!("[jwt]\nkeys_url = {:?}\nrefresh_interval = \"10s\"\n{listener}", self.url))
     }
 }
 

@@ -39,7 +39,7 @@ fn tokens_that_openssl_has_signed_let_their_users_in() {
         assert!(!broker.log().contains(part) && !other.log().contains(part), "no log has a token");
     }
     let line = secret.log_lines("is of another user").pop().expect("a refusal");
-    assert!(line.contains("client=f"), "{line}");
+    assert!(line.contains("client_id=f"), "{line}");
 }
 
 #[test]

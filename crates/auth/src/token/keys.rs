@@ -87,7 +87,7 @@ impl TokenKeys {
         self.keys.is_empty()
     }
 
-    /// Number of keys.
+    /// Number of keys that sign tokens.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()
