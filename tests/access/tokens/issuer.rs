@@ -78,7 +78,7 @@ fn keys_behind_a_url_are_fetched_and_change() {
     let signer = Signer::new();
     signer.make("next", "-algorithm EC -pkeyopt ec_paramgen_curve:P-256");
     let (old, new) = (signer.jwk("ES256", "2026-10"), signer.jwk("next", "2026-11"));
-    let issuer = Issuer::of_keys(&[old.clone()]);
+    let issuer = Issuer::of_keys(std::slice::from_ref(&old));
     let broker = issuer.broker();
     let token = |name: &str, kid: &str, user: &str| {
         signer.signed_by(name, "ES256", &format!(r#","kid":"{kid}""#), &claims(user, 600))
