@@ -24,10 +24,10 @@ keys! {
         /// Redirects are not followed, and an answer has at most 1 MiB. Keys in `key_file` count too.
         keys_url: Option<String> { kind: OrOff<KeysUrl>, default: None }
         /// How often the keys behind `keys_url` are fetched again. A token with an unknown key is a reason to fetch them earlier,
-        /// but not more often than every ten seconds.
+        /// but not more often than every five seconds.
         refresh_interval: Duration {
             kind: Time, default: Duration::from_secs(300),
-            bounds: Duration::from_secs(10)..=Duration::from_secs(86_400),
+            bounds: Duration::from_secs(5)..=Duration::from_secs(86_400),
         }
         /// The algorithms that a token may be signed with: `RS256`, `RS384`, `RS512`, `PS256`, `PS384`, `PS512`, `ES256`, `ES384`,
         /// `EdDSA`, `HS256`, `HS384` and `HS512`. Without this key, all of them. A key is for one kind of algorithms in any case:

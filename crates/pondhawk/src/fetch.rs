@@ -117,6 +117,28 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_redirect_is_not_followed() {
+        let server = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = server.local_addr().expect("an address");
+        let moved = with(&format!("302 Found\r\nLocation: http://{address}/other"), b"{}");
+        let serving = thread::spawn(move || {
+            [moved, with("200 OK", b"{}")].map(|answer| {
+                let (mut client, _) = server.accept().expect("a client");
+                let mut request = [0; 4_096];
+                let length = client.read(&mut request).expect("a request");
+                drop(client.write_all(&answer));
+                String::from_utf8_lossy(&request[..length]).split(' ').nth(1).map(str::to_owned)
+            })
+        });
+        assert_eq!(fetch(&format!("http://{address}/keys")), Err("the status is 302".to_owned()));
+        assert_eq!(fetch(&format!("http://{address}/end")), Ok(b"{}".to_vec()));
+        assert_eq!(
+            serving.join().expect("the server ends"),
+            ["/keys", "/end"].map(|path| Some(path.to_owned()))
+        );
+    }
+
     /// Fetches over TLS from a server whose certificate is for `name`.
     fn fetched_over_tls(name: &str, is_trusted: bool) -> Result<Vec<u8>, String> {
         let own = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");

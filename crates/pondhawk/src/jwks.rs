@@ -20,7 +20,7 @@ use protocol::Instruments;
 use crate::fetch::fetch;
 
 /// Shortest time between two requests. A server that is gone, or tokens with unknown keys, cost no more than this.
-const PAUSE: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_secs(5);
 /// Time between two looks for tokens with unknown keys.
 const LOOK: Duration = Duration::from_secs(1);
 /// Shortest time between two lines of the log about the same trouble.

@@ -45,10 +45,10 @@ impl Issuer {
         *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = answer;
     }
 
-    /// A broker that lets anonymous clients in too.
-    fn broker(&self) -> Broker {
+    /// A broker that lets anonymous clients in too, and fetches the keys this often.
+    fn broker(&self, interval: &str) -> Broker {
         let listener = "[[listener]]\naddress = \"127.0.0.1:0\"\nallow_anonymous = true\n";
-        start(&format!("[jwt]\nkeys_url = {:?}\nrefresh_interval = \"10s\"\n{listener}", self.url))
+        start(&format!("[jwt]\nkeys_url = {:?}\nrefresh_interval = {interval:?}\n{listener}", self.url))
     }
 }
 
@@ -73,38 +73,65 @@ fn serve(mut client: TcpStream, answer: &Answer) {
     }
 }
 
+/// Signs with two keys of P-256, by the names that the JWKS gives them.
+struct Keys {
+    signer: Signer,
+    old: String,
+    new: String,
+}
+
+impl Keys {
+    fn new() -> Self {
+        let signer = Signer::new();
+        signer.make("next", "-algorithm EC -pkeyopt ec_paramgen_curve:P-256");
+        let (old, new) = (signer.jwk("ES256", "2026-10"), signer.jwk("next", "2026-11"));
+        Self { signer, old, new }
+    }
+
+    fn sign(&self, name: &str, kid: &str, user: &str) -> String {
+        self.signer.signed_by(name, "ES256", &format!(r#","kid":"{kid}""#), &claims(user, 600))
+    }
+}
+
+fn is_in(broker: &Broker, connect: &Connect<'_>) -> Option<()> {
+    let mut client = broker.connect();
+    client.send(&connect.bytes());
+    packet::is_accepted(&client.read_packet()).then_some(())
+}
+
+/// Nothing but a token with an unknown key is a reason to fetch keys before an hour is over.
 #[test]
-fn keys_behind_a_url_are_fetched_and_change() {
-    let signer = Signer::new();
-    signer.make("next", "-algorithm EC -pkeyopt ec_paramgen_curve:P-256");
-    let (old, new) = (signer.jwk("ES256", "2026-10"), signer.jwk("next", "2026-11"));
-    let issuer = Issuer::of_keys(std::slice::from_ref(&old));
-    let broker = issuer.broker();
-    let token = |name: &str, kid: &str, user: &str| {
-        signer.signed_by(name, "ES256", &format!(r#","kid":"{kid}""#), &claims(user, 600))
-    };
-    let (of_old, of_new) = (token("ES256", "2026-10", "frog"), token("next", "2026-11", "toad"));
+fn an_unknown_key_is_a_reason_to_fetch_keys() {
+    let keys = Keys::new();
+    let issuer = Issuer::of_keys(std::slice::from_ref(&keys.old));
+    let broker = issuer.broker("1h");
+    let (of_old, of_new) = (keys.sign("ES256", "2026-10", "frog"), keys.sign("next", "2026-11", "toad"));
     let (by_old, by_new) =
         (with_token(Version::V5, "f", "frog", &of_old), with_token(Version::V3_1_1, "t", "toad", &of_new));
     let mut frog = broker.client_with(&by_old);
+    issuer.answers(Answer::Text("200 OK", jwks(&[keys.old.clone(), keys.new.clone()])));
     assert_eq!(refusal(&broker, &by_new), 4, "its key is unknown");
-    issuer.answers(Answer::Text("200 OK", jwks(&[old, new.clone()])));
-    let is_in = || {
-        let mut client = broker.connect();
-        client.send(&by_new.bytes());
-        packet::is_accepted(&client.read_packet()).then_some(())
-    };
-    until("the new key is known", is_in);
+    until("the new key is known", || is_in(&broker, &by_new));
     assert!(matches!(publish(&mut frog, "pond", b""), 0 | 0x10), "both keys are good");
-    // Answers without keys change nothing.
+}
+
+#[test]
+fn keys_are_fetched_again_and_stay_when_there_is_no_answer() {
+    let keys = Keys::new();
+    let issuer = Issuer::of_keys(std::slice::from_ref(&keys.old));
+    let broker = issuer.broker("5s");
+    let (of_old, of_new) = (keys.sign("ES256", "2026-10", "frog"), keys.sign("next", "2026-11", "toad"));
+    let (by_old, by_new) =
+        (with_token(Version::V5, "f", "frog", &of_old), with_token(Version::V3_1_1, "t", "toad", &of_new));
+    let mut frog = broker.client_with(&by_old);
     issuer.answers(Answer::Text("302 Found\r\nLocation: /other", jwks(&[])));
     broker.wait_for_log("the status is 302");
-    broker.client_with(&by_old).leave();
-    issuer.answers(Answer::Text("200 OK", jwks(&[new])));
-    assert_eq!(refusal(&broker, &with_token(Version::V5, "x", "frog", &token("ES256", "?", "frog"))), 0x86);
-    let mut frog = broker.client_with(&with_token(Version::V5, "g", "frog", &of_old));
+    broker.client_with(&Connect { client_id: "g", ..by_old }).leave();
+    assert!(matches!(publish(&mut frog, "pond", b""), 0 | 0x10), "the keys have stayed");
+    issuer.answers(Answer::Text("200 OK", jwks(std::slice::from_ref(&keys.new))));
     frog.expect_disconnect(0x87);
     assert_eq!(refusal(&broker, &by_old), 0x86, "the old key is gone");
+    assert_eq!(is_in(&broker, &by_new), Some(()));
 }
 
 /// A client without a token notices nothing, and one with a token may come back later.
@@ -125,7 +152,7 @@ fn without_keys_tokens_are_refused_and_nothing_else_is() {
     ];
     let started = rows.map(|(answer, why)| {
         let issuer = Issuer::new(answer);
-        (issuer.broker(), issuer, why)
+        (issuer.broker("5s"), issuer, why)
     });
     for (broker, _issuer, why) in started {
         let line = broker.wait_for_log("no keys to check tokens were fetched");
@@ -135,5 +162,12 @@ fn without_keys_tokens_are_refused_and_nothing_else_is() {
         let mut watcher = broker.client(Version::V5, "anonymous");
         watcher.subscribe("$SYS/broker/refused/token/no_keys");
         wait_for(&mut watcher, "2");
+        drop(broker);
     }
+    // The issuer comes back.
+    let issuer = Issuer::new(Answer::Text("503 Busy", String::new()));
+    let broker = issuer.broker("1h");
+    assert_eq!(refusal(&broker, &with_token(Version::V5, "f", "frog", &token)), 0x88);
+    issuer.answers(Answer::Text("200 OK", jwks(&[signer.jwk("ES256", "a")])));
+    until("there are keys", || is_in(&broker, &with_token(Version::V5, "f", "frog", &token)));
 }
