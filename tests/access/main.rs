@@ -8,6 +8,7 @@ mod programs;
 mod reload;
 mod rules;
 mod sessions;
+mod tokens;
 
 use std::fs;
 use std::path::PathBuf;

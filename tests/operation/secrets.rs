@@ -134,12 +134,20 @@ fn a_named_file_with_a_mistake_is_refused_without_its_secrets() {
         ("dynamic_security_file", "{\"clients\":\"hush9\"}"),
         ("dynamic_security_file", "{\"password\":\"hush9\""),
         ("dynamic_security_file", "hush9"),
+        ("key_file", "hush9"),
+        ("key_file", "hush9 hush9 hush9 hush9 hush9 hush9\nhush9\n"),
+        ("key_file", "{\"kty\":\"oct\",\"k\":\"hush9\"}"),
+        ("key_file", "{\"keys\":[{\"hush9\":\"hush9\"}]}"),
+        ("key_file", "{hush9"),
+        ("key_file", "-----BEGIN PRIVATE KEY-----\nhush9A==\n-----END PRIVATE KEY-----\n"),
+        ("key_file", "-----BEGIN PUBLIC KEY-----\nhush9\n"),
     ];
     for (key, text) in rows {
         place.write("named", text);
+        let table = if key == "key_file" { "jwt" } else { "auth" };
         place.write(
             "pond.toml",
-            &format!("[auth]\n{key} = \"named\"\n[[listener]]\naddress = \"127.0.0.1:0\"\n"),
+            &format!("[{table}]\n{key} = \"named\"\n[[listener]]\naddress = \"127.0.0.1:0\"\n"),
         );
         for command in [&["check", "pond.toml"][..], &["-c", "pond.toml", "--in-memory"]] {
             let (is_good, said) = place.run(command, &[]);

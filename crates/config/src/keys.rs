@@ -7,6 +7,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use crate::address::ListenAddress;
+use crate::jwt::Jwt;
 use crate::kind::{
     Absent, Address, Choice, Count, HostName, Interface, KeyOf, ListOf, Mode, MountPoint, Network, OrOff,
     Origin, OwnerIds, Path, Pattern, Size, Switch, Target, Time, UrlPath, UserName, Words,
@@ -20,6 +21,7 @@ pub fn tables() -> Vec<Table> {
     vec![
         Global::describe(),
         Auth::describe(),
+        Jwt::describe(),
         Listener::describe(),
         Limits::describe(),
         Sessions::describe(),
@@ -101,7 +103,7 @@ keys! {
 
 keys! {
     /// Where clients connect; one `[[listener]]` for each address. Without any, the broker listens on 127.0.0.1:1883.
-    pub struct Listener = "[[listener]]", applies Connect, given(allow_anonymous_global: Option<bool>, auth: &Auth) {
+    pub struct Listener = "[[listener]]", applies Connect, given(allow_anonymous_global: Option<bool>, auth: &Auth, tokens: &Jwt) {
         /// The host and port to listen on. Use `0.0.0.0:1883` for every IPv4 address of the machine and
         /// `[::]:1883` for every IPv6 address. Port 0 takes a free port. A host name is looked up once, at start-up.
         /// `quic://0.0.0.0:14567` is for clients that speak QUIC (over UDP), with a certificate.
@@ -123,6 +125,8 @@ keys! {
             kind: OrOff<Path>, auto: auth.dynamic_security_file.clone(), "`dynamic_security_file` of `[auth]`",
             applies: Restart,
         }
+        /// Whether a password may be a token here, by the rules of `[jwt]`.
+        jwt: bool { kind: Switch, auto: tokens.has_keys(), "whether `[jwt]` names keys", applies: Reload }
         /// The part of a client's certificate that is its user name. `cn`: the common name. `subject`: the whole subject, such as
         /// `CN=ann,O=Pond`. The certificate takes the place of user name and password in CONNECT. A client without exactly one
         /// such name is refused. `none`: the certificate says nothing about the user.
@@ -136,6 +140,7 @@ keys! {
             auto: allow_anonymous_global.unwrap_or_else(|| {
                 let has_users = password_file.is_some()
                     || dynamic_security_file.is_some()
+                    || jwt
                     || client_certificate_identity != CertificateIdentity::None;
                 address.is_loopback() && !has_users
             }),

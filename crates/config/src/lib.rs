@@ -23,6 +23,7 @@
 
 mod address;
 mod environment;
+mod jwt;
 mod keys;
 mod kind;
 mod listeners;
@@ -41,6 +42,7 @@ mod unit;
 
 pub use address::{AddressError, Binding, ListenAddress, UnixName};
 pub use environment::{Environment, Origin};
+pub use jwt::Jwt;
 pub use keys::{
     Admin, Auth, CertificateIdentity, ClientCertificate, Dispatch, Durability, Journal, Limits, Listener,
     Log, LogFormat, LogLevel, LogTarget, MqttVersion, Owner, Protocol, QueueFull, Sessions, Shared, Sys,

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::address::ListenAddress;
+use crate::jwt::Jwt;
 use crate::keys::{
     Auth, CertificateIdentity, ClientCertificate, Durability, Global, Listener, MqttVersion, Protocol,
     TlsVersion,
@@ -26,17 +27,22 @@ pub(crate) struct Listeners {
 }
 
 /// Reads the listeners in the file. Flags override them.
-pub(crate) fn read(top: &mut Reader<'_, '_>, global: &Global, auth: &Auth, flags: &Flags) -> Listeners {
+pub(crate) fn read(
+    top: &mut Reader<'_, '_>,
+    global: &Global,
+    (auth, jwt): (&Auth, &Jwt),
+    flags: &Flags,
+) -> Listeners {
     let anonymous = if flags.allow_anonymous { Some(true) } else { global.allow_anonymous };
     let mut not_open = Vec::new();
-    let mut list = of_file(top, (anonymous, auth), flags.allow_anonymous, &mut not_open);
+    let mut list = of_file(top, (anonymous, auth, jwt), flags.allow_anonymous, &mut not_open);
     if !flags.listen.is_empty() {
         not_open.clear();
-        list = of_flags(top, (anonymous, auth), &flags.listen, &mut not_open);
+        list = of_flags(top, (anonymous, auth, jwt), &flags.listen, &mut not_open);
     }
     let loopback_by_default = list.is_empty();
     if loopback_by_default {
-        list = of_flags(top, (anonymous, auth), &[ListenAddress::loopback(PORT)], &mut not_open);
+        list = of_flags(top, (anonymous, auth, jwt), &[ListenAddress::loopback(PORT)], &mut not_open);
     }
     if let Some(port) = flags.port {
         set_port(top, &mut list, port);
@@ -68,14 +74,14 @@ fn close(list: &mut Vec<Listener>, not_open: &[ListenAddress]) {
 
 fn of_file(
     top: &mut Reader<'_, '_>,
-    (anonymous, auth): (Option<bool>, &Auth),
+    (anonymous, auth, jwt): (Option<bool>, &Auth, &Jwt),
     forced: bool,
     not_open: &mut Vec<ListenAddress>,
 ) -> Vec<Listener> {
     let mut seen: Vec<ListenAddress> = Vec::new();
     let mut dynamic = None;
     top.tables("listener", |table| {
-        let mut listener = Listener::read(table, anonymous, auth);
+        let mut listener = Listener::read(table, anonymous, auth, jwt);
         listener.allow_anonymous |= forced;
         if anonymous.is_none() && !table.has("allow_anonymous") && is_for_nobody(&listener) {
             not_open.push(listener.address.clone());
@@ -91,6 +97,10 @@ fn of_file(
         if let Some((key, title, advice)) = refuse_tls(&listener) {
             let span = table.span_of(key);
             table.note(Problem::at(span, title).advice(advice));
+        }
+        if listener.jwt && !jwt.has_keys() {
+            let problem = Problem::at(table.span_of("jwt"), "there are no keys to check tokens".to_owned());
+            table.note(problem.advice("add key_file or keys_url to [jwt]"));
         }
         if let Some(file) = &listener.dynamic_security_file
             && dynamic.get_or_insert_with(|| file.clone()) != file
@@ -108,7 +118,7 @@ fn of_file(
 
 fn of_flags(
     top: &mut Reader<'_, '_>,
-    (anonymous, auth): (Option<bool>, &Auth),
+    (anonymous, auth, jwt): (Option<bool>, &Auth, &Jwt),
     addresses: &[ListenAddress],
     not_open: &mut Vec<ListenAddress>,
 ) -> Vec<Listener> {
@@ -121,10 +131,11 @@ fn of_flags(
             password_file: auth.password_file.clone(),
             acl_file: auth.acl_file.clone(),
             dynamic_security_file: auth.dynamic_security_file.clone(),
+            jwt: jwt.has_keys(),
             client_certificate_identity: CertificateIdentity::None,
             allow_anonymous: anonymous.unwrap_or_else(|| {
-                let has_users = auth.password_file.is_some() || auth.dynamic_security_file.is_some();
-                address.is_loopback() && !has_users
+                let has_passwords = auth.password_file.is_some() || auth.dynamic_security_file.is_some();
+                address.is_loopback() && !has_passwords && !jwt.has_keys()
             }),
             durability: Durability::Fsync,
             protocol: Protocol::Auto,
@@ -194,6 +205,7 @@ fn is_for_nobody(listener: &Listener) -> bool {
 pub(crate) fn has_users(listener: &Listener) -> bool {
     listener.password_file.is_some()
         || listener.dynamic_security_file.is_some()
+        || listener.jwt
         || listener.client_certificate_identity != CertificateIdentity::None
 }
 

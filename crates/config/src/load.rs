@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::address::ListenAddress;
 use crate::environment::{Environment, Origin};
+use crate::jwt::Jwt;
 use crate::keys::{
     Admin, Auth, Durability, Global, Journal, Limits, Listener, Log, LogLevel, Sessions, Shared, Sys,
     WATCH_INTERVALS,
@@ -33,6 +34,8 @@ pub struct Config {
     pub allow_anonymous: Option<bool>,
     /// Users and rules of listeners that name no files of their own.
     pub auth: Auth,
+    /// Tokens in the place of passwords.
+    pub jwt: Jwt,
     /// The directory for state that survives a restart. Without a directory, a restart loses all state.
     pub data_dir: Option<PathBuf>,
     /// The user whose rights the broker has after its start by the superuser.
@@ -216,7 +219,7 @@ impl Config {
             ("[sys]", self.sys.lines()),
             ("[admin]", self.admin.lines()),
         ];
-        let first = [("", global.lines()), ("[auth]", self.auth.lines())];
+        let first = [("", global.lines()), ("[auth]", self.auth.lines()), ("[jwt]", self.jwt.lines())];
         let tables = first.into_iter().chain(listeners).chain(rest);
         let write = |(header, lines): (&str, Vec<(&str, String)>)| {
             let lines = lines.into_iter().map(|(name, value)| format!("{name} = {value}\n"));
@@ -230,7 +233,8 @@ impl Config {
 fn read_document(top: &mut Reader<'_, '_>, flags: &Flags, machine: &Machine) -> Config {
     let global = Global::read(top, machine);
     let auth = top.table("auth", Auth::read);
-    let listeners = listeners::read(top, &global, &auth, flags);
+    let jwt = top.table("jwt", Jwt::read_whole);
+    let listeners = listeners::read(top, &global, (&auth, &jwt), flags);
     let limits = top.table("limits", |limits| Limits::read(limits, machine));
     let packet_bytes = limits.packet_bytes;
     let mut config = Config {
@@ -239,6 +243,7 @@ fn read_document(top: &mut Reader<'_, '_>, flags: &Flags, machine: &Machine) -> 
         not_open: listeners.not_open,
         allow_anonymous: global.allow_anonymous,
         auth,
+        jwt,
         shards: global.shards,
         data_dir: flags.data_dir.clone().or(global.data_dir).filter(|_| !flags.in_memory),
         user: global.user,

@@ -39,6 +39,7 @@ impl Config {
         (self.shards, self.data_dir, self.user, self.pid_file) = (shards, data_dir, user, pid_file);
         (self.allow_anonymous, self.watch_interval) = (allow_anonymous, watch_interval);
         self.auth.take_over(&new.auth, "auth.", keys);
+        self.jwt.take_over(&new.jwt, "jwt.", keys);
         self.take_over_listeners(&new.listeners, &mut changes);
         self.loopback_by_default = new.loopback_by_default;
         self.not_open.clone_from(&new.not_open);

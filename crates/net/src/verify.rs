@@ -316,7 +316,7 @@ fn post(to: &Weak<Switchboard>, answers: impl IntoIterator<Item = Answer>) -> bo
 
 #[cfg(test)]
 mod tests {
-    use auth::{PasswordHash, Scheme, Users};
+    use auth::{PasswordHash, Scheme, TokenCheck, TokenKeys, TokenProblem, TokenRules, Tokens, Users};
 
     use super::*;
 
@@ -423,6 +423,33 @@ mod tests {
         let expected = 0..100 - u32::try_from(kept).expect("it fits");
         let expected: Vec<_> = expected.map(|slot| (slot, Checked::Not(Unchecked::Busy))).collect();
         assert_eq!(answers, expected);
+    }
+
+    /// The first part has a wrong signature, as all tokens that somebody makes up. The second names a key that is unknown.
+    #[test]
+    fn made_up_tokens_are_guesses_and_others_are_none() {
+        const MADE_UP: &str = "eyJhbGciOiJIUzI1NiJ9.e30.AAAA";
+        const OF_OTHERS: &str = "eyJhbGciOiJFUzI1NiJ9.e30.AAAA";
+        let keys = TokenKeys::of_file("a secret that has thirty-two bytes").expect("a secret");
+        let tokens = Arc::new(Tokens::new(TokenRules::default(), keys));
+        let desk = Desk::new();
+        let submit = |slot, token: &str| {
+            let peer = Peer::from(std::net::SocketAddr::from(([192, 0, 2, 1], 1)));
+            let connection = ConnectionId { slot, generation: 0 };
+            let check = TokenCheck::new(&tokens, token.as_bytes(), None);
+            desk.0.submit(0, (ShardId::new(0), connection), &peer, Check::Token(check));
+            desk.sort(0)
+        };
+        for slot in 0..1_000 {
+            assert_eq!(submit(slot, OF_OTHERS), []);
+            assert_eq!(desk.next(), (slot, Checked::BadToken(TokenProblem::UnknownKey)));
+        }
+        for slot in 0..30 {
+            assert_eq!(submit(slot, MADE_UP), []);
+            assert_eq!(desk.next(), (slot, Checked::BadToken(TokenProblem::Signature)));
+        }
+        assert_eq!(submit(30, MADE_UP), [(30, Checked::Not(Unchecked::Guessing))]);
+        assert_eq!(submit(31, OF_OTHERS), [], "another token, and another user, of the address");
     }
 
     #[test]

@@ -8,14 +8,17 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
 
-use auth::{Access, DynamicSecurity, Permissions, Realms, Users};
+use auth::{Access, DynamicSecurity, Permissions, Realms, TokenKeys, Users};
 use base::{Realm, Tenant};
-use config::{CertificateIdentity, Listener};
+use config::{CertificateIdentity, Config, Listener};
 use mosquitto::read_regular;
 use protocol::Instruments;
 
+use crate::jwks::Jwks;
 use crate::stamp::Stamp;
+use crate::tokens::{self, TokenSource};
 
 /// The files of one realm, and the tenant to which its clients belong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,23 +27,34 @@ struct Files {
     rules: Option<PathBuf>,
     /// The broker writes this file itself. It is read again with the others, and not looked at.
     dynamic: Option<PathBuf>,
+    /// The source of tokens, which are passwords too.
+    tokens: Option<Arc<TokenSource>>,
     tenant: Option<Arc<Tenant>>,
 }
 
 impl Files {
-    fn of(listener: &Listener) -> Self {
+    fn of(listener: &Listener, tokens: Option<&Arc<TokenSource>>) -> Self {
+        let tokens = tokens.filter(|_| listener.jwt).cloned();
         let (passwords, rules) = (listener.password_file.clone(), listener.acl_file.clone());
         let tenant = Tenant {
-            users: place_of_users(listener).into_boxed_str(),
+            users: place_of_users(listener, tokens.as_deref()).into_boxed_str(),
             mount: listener.mount_point.as_deref().unwrap_or_default().into(),
         };
         let tenant = (tenant != Tenant::default()).then(|| Arc::new(tenant));
         let dynamic = listener.dynamic_security_file.clone();
-        Self { passwords, rules, dynamic, tenant }
+        Self { passwords, rules, dynamic, tokens, tenant }
     }
 
     fn paths(&self) -> impl Iterator<Item = &PathBuf> {
-        self.passwords.iter().chain(&self.rules)
+        let keys = self.tokens.iter().filter_map(|tokens| tokens.key_file.as_ref());
+        self.passwords.iter().chain(&self.rules).chain(keys)
+    }
+
+    /// The tenant of clients with tokens: the issuer says who they are.
+    fn bearers(&self) -> Option<Arc<Tenant>> {
+        let users = self.tokens.as_ref()?.place_of_users().into_boxed_str();
+        let mount = self.tenant.as_ref().map(|tenant| tenant.mount.clone()).unwrap_or_default();
+        Some(Arc::new(Tenant { users, mount }))
     }
 
     /// The name under which records know the rules.
@@ -57,16 +71,19 @@ pub(crate) fn paths(listener: &Listener) -> impl Iterator<Item = &PathBuf> {
 }
 
 /// The name of the place that says which user a name means: the next process gives it the same name.
-fn place_of_users(listener: &Listener) -> String {
+fn place_of_users(listener: &Listener, tokens: Option<&TokenSource>) -> String {
     if let Some(path) = listener.password_file.as_ref().or(listener.dynamic_security_file.as_ref()) {
         return path.to_string_lossy().into_owned();
     }
     if listener.client_certificate_identity == CertificateIdentity::None {
-        return String::new();
+        return tokens.map(TokenSource::place_of_users).unwrap_or_default();
     }
     let authorities = listener.tls_client_ca.iter().map(|path| path.to_string_lossy());
     format!("ca:{}", authorities.collect::<Vec<_>>().join(":"))
 }
+
+/// Maximum time of the start that waits for keys of tokens.
+const FIRST_KEYS: Duration = Duration::from_secs(2);
 
 /// Maximum number of realms in the life of a process. Each reload may add some, because a realm keeps its number for sessions
 /// that know it.
@@ -94,6 +111,9 @@ pub(crate) struct AccessFiles {
     seen: Vec<Option<Stamp>>,
     /// The stamps have changed, and nothing has been read since.
     is_pending: bool,
+    jwks: Jwks,
+    /// The fetched keys of tokens that were read last.
+    keys: Option<Arc<TokenKeys>>,
     figures: Arc<Figures>,
 }
 
@@ -136,19 +156,35 @@ impl AccessFiles {
     /// A list without realms and files.
     fn new() -> Self {
         let (realms, seen, figures) = (Vec::new(), Vec::new(), Arc::default());
-        Self { realms, dynamic_contents: 0, seen, is_pending: false, figures }
+        Self { realms, dynamic_contents: 0, seen, is_pending: false, jwks: Jwks::new(), keys: None, figures }
     }
 
     /// Reads the files of all listeners. Returns also the realm of each listener.
     ///
     /// # Errors
     /// A file cannot be read, or has a mistake. The text names the file and the line.
-    pub(crate) fn open(listeners: &[Listener]) -> io::Result<(Self, Vec<Realm>)> {
-        let mut files = Self::new();
-        let next = files.prepare(&[], listeners, &vec![None; listeners.len()])?;
+    pub(crate) fn open(config: &Config) -> io::Result<(Self, Vec<Realm>)> {
+        Self::new().read_first(config)
+    }
+
+    /// The same with the keys of tokens that are to be fetched. They come later if the issuer is slow, and are fetched again
+    /// from then on.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), or the system refuses a thread.
+    pub(crate) fn open_and_fetch(config: &Config) -> io::Result<(Self, Vec<Realm>)> {
+        let files = Self::new();
+        files.jwks.want(tokens::key_place(&config.jwt))?;
+        files.jwks.await_first(FIRST_KEYS);
+        files.read_first(config)
+    }
+
+    fn read_first(mut self, config: &Config) -> io::Result<(Self, Vec<Realm>)> {
+        let next = self.prepare(&[], config, &vec![None; config.listeners.len()])?;
         let of_listeners = next.of_listeners.clone();
-        files.use_next(next);
-        Ok((files, of_listeners))
+        self.use_next(next);
+        self.keys = self.fetched_keys();
+        Ok((self, of_listeners))
     }
 
     /// Reads the files of the listeners of another configuration. `before` has the realms of the former listeners, and `former`
@@ -162,10 +198,12 @@ impl AccessFiles {
     pub(crate) fn prepare(
         &self,
         before: &[Realm],
-        listeners: &[Listener],
+        config: &Config,
         former: &[Option<usize>],
     ) -> io::Result<NextAccess> {
-        let (mut realms, of_listeners) = assign(&self.realms, before, listeners, former);
+        let source = TokenSource::of(&config.jwt);
+        let files = config.listeners.iter().map(|listener| Files::of(listener, source.as_ref()));
+        let (mut realms, of_listeners) = assign(&self.realms, before, &files.collect::<Vec<Files>>(), former);
         if realms.len() > REALMS_MAX {
             let text =
                 format!("password files and rules were changed {REALMS_MAX} times: more needs a restart");
@@ -221,7 +259,10 @@ impl AccessFiles {
         let all = self.realms.iter().map(|place| (place.files.name(), Arc::clone(&place.access)));
         let tenants = self.realms.iter().map(|place| place.files.tenant.clone());
         let former = self.realms.iter().map(|place| !place.is_used);
-        Realms::new(all.collect()).with_tenants(tenants.collect()).with_former(former.collect())
+        let bearers = self.realms.iter().map(|place| place.files.bearers());
+        let realms =
+            Realms::new(all.collect()).with_tenants(tenants.collect()).with_bearers(bearers.collect());
+        realms.with_former(former.collect())
     }
 
     /// Whether there is any file.
@@ -243,8 +284,21 @@ impl AccessFiles {
     }
 
     /// The values for `$SYS`.
-    pub(crate) fn instruments(&self) -> Arc<dyn Instruments> {
-        Arc::clone(&self.figures) as Arc<dyn Instruments>
+    pub(crate) fn instruments(&self) -> [Arc<dyn Instruments>; 2] {
+        [Arc::clone(&self.figures) as Arc<dyn Instruments>, self.jwks.instruments()]
+    }
+
+    /// Fetches the keys of tokens from the place in the configuration from now on.
+    pub(crate) fn fetch_keys(&self, config: &Config) {
+        if let Err(error) = self.jwks.want(tokens::key_place(&config.jwt)) {
+            tracing::error!(%error, "the keys of tokens are not fetched");
+        }
+    }
+
+    /// The fetched keys of tokens. All listeners with tokens have the same.
+    fn fetched_keys(&self) -> Option<Arc<TokenKeys>> {
+        let mut used = self.realms.iter().filter(|place| place.is_used);
+        used.find_map(|place| place.files.tokens.as_ref())?.fetched(&self.jwks)
     }
 
     /// Looks at the files once. Returns new users and rules if files have changed before the last look, and not since.
@@ -253,6 +307,9 @@ impl AccessFiles {
         let is_still = stamps == self.seen;
         self.seen = stamps;
         self.is_pending |= !is_still;
+        let keys = self.fetched_keys();
+        self.is_pending |= keys != self.keys;
+        self.keys = keys;
         if is_still && self.is_pending { self.read_again() } else { None }
     }
 
@@ -272,7 +329,7 @@ impl AccessFiles {
         let dynamic = self.read_dynamic_security(realms)?;
         let mut known: Vec<(PathBuf, Users, u64)> = Vec::new();
         for (number, place) in realms.iter_mut().enumerate().filter(|(_, place)| place.is_used) {
-            match read_one(&place.files, &mut known) {
+            match read_one(&place.files, &mut known, &self.jwks) {
                 Ok((access, contents)) => {
                     let own = dynamic.as_ref().filter(|_| place.files.dynamic.is_some());
                     let access = match own {
@@ -339,7 +396,8 @@ impl AccessFiles {
 
 impl Place {
     fn has_files(&self) -> bool {
-        self.is_used && (self.files.paths().next().is_some() || self.files.dynamic.is_some())
+        let Files { dynamic, tokens, .. } = &self.files;
+        self.is_used && (self.files.paths().next().is_some() || dynamic.is_some() || tokens.is_some())
     }
 
     /// Replaces dynamic security, if the realm has some.
@@ -354,15 +412,14 @@ impl Place {
 fn assign(
     current: &[Place],
     before: &[Realm],
-    listeners: &[Listener],
+    files: &[Files],
     former: &[Option<usize>],
 ) -> (Vec<Place>, Vec<Realm>) {
     let mut realms = current.to_vec();
     realms.iter_mut().for_each(|place| place.is_used = false);
-    let files: Vec<Files> = listeners.iter().map(Files::of).collect();
     let before_of = |listener: usize| former[listener].map(|place| usize::from(before[place].0));
     for (number, place) in realms.iter_mut().enumerate() {
-        let mut own = (0..listeners.len()).filter(|listener| before_of(*listener) == Some(number));
+        let mut own = (0..files.len()).filter(|listener| before_of(*listener) == Some(number));
         if let Some(first) = own.next()
             && own.all(|listener| files[listener] == files[first])
         {
@@ -385,7 +442,7 @@ fn assign(
         realms[number].is_used = true;
         Realm(u16::try_from(number).unwrap_or(u16::MAX))
     };
-    let of_listeners = (0..listeners.len()).map(number).collect();
+    let of_listeners = (0..files.len()).map(number).collect();
     (realms, of_listeners)
 }
 
@@ -396,8 +453,9 @@ fn stamps(realms: &[Place]) -> Vec<Option<Stamp>> {
 
 /// Reads the files of a realm. Returns also the hash of their contents.
 fn read_one(
-    Files { passwords, rules, .. }: &Files,
+    Files { passwords, rules, tokens, .. }: &Files,
     known: &mut Vec<(PathBuf, Users, u64)>,
+    jwks: &Jwks,
 ) -> io::Result<(Access, u64)> {
     let mut contents = DefaultHasher::new();
     let users = match passwords {
@@ -420,7 +478,8 @@ fn read_one(
     let permissions = permissions
         .map(|path| parse("acl_file", path, &mut contents, Permissions::of_mosquitto))
         .transpose()?;
-    Ok((Access::new(users, permissions), contents.finish()))
+    let tokens = tokens.as_ref().map(|source| source.read(jwks, &mut contents).map(Arc::new)).transpose()?;
+    Ok((Access::new(users, permissions).with_tokens(tokens), contents.finish()))
 }
 
 /// Says how to make the first file of dynamic security.

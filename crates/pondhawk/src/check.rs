@@ -27,7 +27,7 @@ pub(crate) fn check(path: &Path, machine: &Machine) -> Result<Checked, Failure> 
     let flags = Flags { environment: crate::environment(), ..Flags::default() };
     let loaded = file::load(Some(path), &flags, machine, &FilesRead::default())?;
     let explain = |error: io::Error| Failure::Access(origin::with_place(&loaded, &error.to_string()));
-    AccessFiles::open(&loaded.config.listeners).map_err(explain)?;
+    AccessFiles::open(&loaded.config).map_err(explain)?;
     let name = path.display();
     let mut verdict = match &loaded.translated {
         None => format!("{name} is good; with the defaults of this machine it comes to:\n"),

@@ -219,7 +219,8 @@ struct Read {
 /// The files that a configuration names, and that a reload reads.
 fn named(config: &Config) -> Vec<PathBuf> {
     let of = |listener| certificates::paths(listener).chain(access::paths(listener)).cloned();
-    let mut paths: Vec<PathBuf> = config.listeners.iter().flat_map(of).collect();
+    let mut paths: Vec<PathBuf> =
+        config.listeners.iter().flat_map(of).chain(config.jwt.key_file.clone()).collect();
     paths.sort();
     paths.dedup();
     paths

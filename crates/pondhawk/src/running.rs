@@ -81,7 +81,7 @@ impl Running {
     /// # Errors
     /// A file cannot be read or has a mistake, or an address cannot be listened on.
     pub(crate) fn open(config: Config, passed: Passed) -> io::Result<(Self, Vec<Listening>, Vec<String>)> {
-        let (access, realms) = AccessFiles::open(&config.listeners)?;
+        let (access, realms) = AccessFiles::open_and_fetch(&config)?;
         let (certificates, stacks) = Certificates::open(&config.listeners)?;
         let nothing = operators::in_force(&config, String::new(), Vec::new());
         let mut running = Self {
@@ -135,8 +135,9 @@ impl Running {
     }
 
     /// The values for `$SYS`.
-    pub(crate) fn instruments(&self) -> [Arc<dyn Instruments>; 2] {
-        [self.certificates.instruments(), self.access.instruments()]
+    pub(crate) fn instruments(&self) -> [Arc<dyn Instruments>; 3] {
+        let [access, tokens] = self.access.instruments();
+        [self.certificates.instruments(), access, tokens]
     }
 
     /// Whether there is no file and no socket to look at from time to time.
@@ -171,7 +172,7 @@ impl Running {
         let realms: Vec<Realm> = self.ports.iter().map(|port| port.realm).collect();
         let access = self
             .access
-            .prepare(&realms, &config.listeners, &changes.former)
+            .prepare(&realms, &config, &changes.former)
             .inspect_err(|error| self.access.refuse(error))?;
         let stacks = self.ports.iter().map(|port| &port.stack);
         let before: Vec<(&Listener, &Arc<Stack>)> = self.config.listeners.iter().zip(stacks).collect();
@@ -244,6 +245,7 @@ impl Running {
                 self.remove(port, *place, closed.contains(place), server);
             }
         }
+        self.access.fetch_keys(&config);
         let earlier = std::mem::replace(&mut self.config, config);
         if changes.keys.iter().any(|change| change.applies != Applies::Restart)
             && !server.change_limits(&limits::of(&self.config))
@@ -373,7 +375,7 @@ fn dismissal(old: &Listener, new: &Listener, has_same_realm: bool) -> Option<Dis
         Some(Dismissal::Everybody)
     } else if old.allow_anonymous && !new.allow_anonymous {
         Some(Dismissal::Strangers)
-    } else if old.password_file.is_none() && new.password_file.is_some() {
+    } else if old.password_file.is_none() && new.password_file.is_some() || !old.jwt && new.jwt {
         Some(Dismissal::Unproved)
     } else {
         None

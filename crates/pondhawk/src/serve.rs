@@ -108,17 +108,17 @@ fn become_user(successor: &Successor, config: &Config) -> io::Result<()> {
         successor.make_data_dir(path).map_err(explain)?;
     }
     successor.take_over()?;
-    for listener in &config.listeners {
-        let certificates = certificates::paths(listener);
-        for path in certificates.chain(&listener.password_file).chain(&listener.acl_file) {
-            if let Err(error) = File::open(path) {
-                tracing::error!(
-                    %error,
-                    "{} cannot be read by the `user` of this broker: changes of it, such as a user who is removed, have no \
-                     effect before a restart",
-                    path.display()
-                );
-            }
+    let of_listeners = config.listeners.iter().flat_map(|listener| {
+        certificates::paths(listener).chain(&listener.password_file).chain(&listener.acl_file)
+    });
+    for path in of_listeners.chain(&config.jwt.key_file) {
+        if let Err(error) = File::open(path) {
+            tracing::error!(
+                %error,
+                "{} cannot be read by the `user` of this broker: changes of it, such as a user who is removed, have no \
+                 effect before a restart",
+                path.display()
+            );
         }
     }
     Ok(())

@@ -600,6 +600,17 @@ pub const METRICS: &[Metric] = &[
         "Changed files that were refused because of a mistake.",
     ),
     one("users", Gauge, Items, at!("access/users"), "Users in the password files."),
+    one("token_keys", Gauge, Items, at!("tokens/keys"), "Keys in the JWKS that was fetched last."),
+    by(
+        "token_key_requests_total",
+        Counter,
+        (Items, "outcome"),
+        each! {
+            "fetched" => "tokens/fetched",
+            "failed" => "tokens/fetch_failed",
+        },
+        "Requests for the keys that check tokens.",
+    ),
     one(
         "admin_requests_total",
         Counter,

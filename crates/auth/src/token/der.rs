@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::key::Material;
 
-/// Tags of DER.
+/// Tags of the values that a key in DER has.
 const INTEGER: u8 = 0x02;
 const BIT_STRING: u8 = 0x03;
 const OBJECT: u8 = 0x06;
@@ -66,7 +66,7 @@ pub(super) fn rsa_key(der: &[u8]) -> Option<Material> {
     numbers.0.is_empty().then(|| Material::rsa(modulus, exponent)).flatten()
 }
 
-/// What is left of the contents of a value in DER.
+/// The unread part of the contents of a value in DER.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {

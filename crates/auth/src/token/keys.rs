@@ -18,7 +18,7 @@ const TRIED_MAX: usize = 4;
 const SECRET_BYTES_MIN: usize = 32;
 
 /// The keys of an issuer.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct TokenKeys {
     keys: Vec<Key>,
 }
@@ -87,7 +87,7 @@ impl TokenKeys {
         self.keys.is_empty()
     }
 
-    /// Number of keys.
+    /// Number of keys that sign tokens.
     #[must_use]
     pub fn len(&self) -> usize {
         self.keys.len()

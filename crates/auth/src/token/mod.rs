@@ -69,7 +69,7 @@ pub struct Tokens {
 /// The user whom a token proves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bearer {
-    /// The user name.
+    /// The user name in the token.
     pub user: Arc<str>,
     /// A number that stands for the key that has signed the token.
     pub key: NonZeroU64,
@@ -169,7 +169,7 @@ impl Tokens {
         self.keys.has(key)
     }
 
-    /// Number of keys.
+    /// Number of keys that sign tokens.
     #[must_use]
     pub fn keys(&self) -> usize {
         self.keys.len()

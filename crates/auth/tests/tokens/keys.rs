@@ -131,6 +131,23 @@ fn a_jwks_has_a_bounded_number_of_usable_keys() {
     let secret = format!(r#"{{"kty":"oct","k":"{}"}}"#, encode(SECRET));
     assert_eq!(TokenKeys::of_url(jwks(std::slice::from_ref(&secret)).as_bytes()), Err(KeysError::NoKey));
     assert_eq!(keys(&jwks(std::slice::from_ref(&secret))), keys(&secret));
+    let short = format!(r#"{{"kty":"oct","k":"{}"}}"#, encode(&SECRET[..31]));
+    assert_eq!(TokenKeys::of_file(&short), Err(KeysError::NoKey));
+}
+
+/// RFC 7518, section 3.2: a secret is as long as the hash.
+#[test]
+fn a_short_secret_is_for_short_hashes_only() {
+    let named =
+        |name| SIGNED.lines().find_map(|line| line.split_once('\t').filter(|(known, _)| *known == name));
+    for (bytes, problems) in [(47, [true, true]), (48, [false, true]), (64, [false, false])] {
+        let tokens = Tokens::new(TokenRules::default(), keys(&SECRET[..bytes]));
+        let is_unknown = ["HS384", "HS512"].map(|name| {
+            let (_, token) = named(name).expect("it is in the table");
+            tokens.check(token.as_bytes(), None, NOW) == Err(TokenProblem::UnknownKey)
+        });
+        assert_eq!(is_unknown, problems, "{bytes} bytes");
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ use ring::{hmac, signature};
 
 mod attacks;
 mod keys;
+mod random;
 
 /// Public keys of each kind, which another program has made: RSA, P-256, P-384 and Ed25519.
 const PEM: &str = include_str!("keys.pem");
