@@ -30,6 +30,7 @@ mod guard;
 mod password;
 mod permissions;
 mod remembered;
+mod roles;
 mod tree;
 mod users;
 
@@ -46,4 +47,5 @@ pub use guard::{Guard, Realms};
 pub use password::{HashError, PasswordHash, SALT_BYTES, Scheme, Workspace};
 pub use permissions::{Action, Client, Decision, FilterAction, Permissions, Reason, Rule};
 pub use remembered::Remembered;
+pub use roles::{Deciding, Held, Holder, Permit, RoleId, Roles, RolesBuilder, RolesError, RuleKind};
 pub use users::{PasswordCheck, UserProblem, Users, UsersError};

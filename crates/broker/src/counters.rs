@@ -160,6 +160,8 @@ counters! {
     ended_reload: "ended/reload",
     /// PUBLISH packets that their client may not publish.
     denied_publish: "denied/publish",
+    /// PUBLISH packets refused because the rules of the client allow its topic, and not its QoS or RETAIN.
+    denied_level: "denied/qos_or_retain",
     /// Subscriptions that their client may not have.
     denied_subscribe: "denied/subscribe",
     /// Subscriptions that their client may not end.

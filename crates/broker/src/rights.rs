@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use auth::{Action, FilterAction, Realms};
-use base::ConnectionId;
+use auth::{Action, Realms};
+use base::{ConnectionId, Subscriber};
 use topic::{TopicFilter, TopicName};
+use wire::Qos;
 
 use crate::client::Client;
 use crate::effects::Outside;
@@ -22,18 +23,30 @@ impl Shard {
         realms.allow(subscriber, topic, Action::Receive)
     }
 
-    /// Whether a client may change its subscriptions in this way, as a function that holds the rules.
-    pub(crate) fn filter_rules(
+    /// The highest QoS at which a client may subscribe to a filter, as a function that holds the rules.
+    pub(crate) fn subscribe_rules(
         &self,
         id: ConnectionId,
-        action: FilterAction,
-    ) -> impl Fn(TopicFilter<'_>) -> bool + use<> {
-        let subscriber = self.clients.get(id).and_then(|client| client.subscriber.clone());
-        let rules = self.rules().filter(|rules| rules.has_filter_rules()).zip(subscriber);
-        move |filter| rules.as_ref().is_none_or(|(rules, own)| rules.allow_filter(own, filter, action))
+    ) -> impl Fn(TopicFilter<'_>) -> Option<Qos> + use<> {
+        let rules = self.filter_rules(id);
+        move |filter| match &rules {
+            Some((rules, own)) => rules.granted(own, filter),
+            None => Some(Qos::ExactlyOnce),
+        }
     }
 
-    /// Counts a message that a client may not publish, and tells of the first, the tenth, the hundredth and so on.
+    /// Whether a client may end a subscription, as a function that holds the rules.
+    pub(crate) fn unsubscribe_rules(&self, id: ConnectionId) -> impl Fn(TopicFilter<'_>) -> bool + use<> {
+        let rules = self.filter_rules(id);
+        move |filter| rules.as_ref().is_none_or(|(rules, own)| rules.may_unsubscribe(own, filter))
+    }
+
+    fn filter_rules(&self, id: ConnectionId) -> Option<(Arc<Realms>, Arc<Subscriber>)> {
+        let subscriber = self.clients.get(id).and_then(|client| client.subscriber.clone());
+        self.rules().filter(|rules| rules.has_filter_rules()).zip(subscriber)
+    }
+
+    /// Counts a message that a client may not publish, beside the reason, and tells of the first, the tenth, the hundredth and so on.
     pub(crate) fn note_denied(
         &mut self,
         id: ConnectionId,
@@ -41,7 +54,6 @@ impl Shard {
         to: &mut Outside<'_, impl Effects>,
     ) {
         self.counters.publish_received.add(1);
-        self.counters.denied_publish.add(1);
         self.counters.publish_dropped.add(1);
         let Some(client) = self.clients.get_mut(id) else { return };
         let denied = &mut client.make_aside().denied;

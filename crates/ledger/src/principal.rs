@@ -24,8 +24,8 @@ impl Ledger {
         let rules = self.rules();
         // A will is no command.
         let may = |rules: Arc<Realms>| {
-            let decision = rules.decide(principal, client_id, will.topic(), Action::Publish);
-            decision.is_allowed && !rules.controls(will.topic())
+            let permit = rules.permit(principal, client_id, will.topic());
+            permit.allows(will.qos(), will.retain()) && !rules.controls(will.topic())
         };
         rules.is_none_or(may)
     }

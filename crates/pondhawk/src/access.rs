@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use auth::{Access, DynamicSecurity, Permissions, Realms, Users};
 use base::{Realm, Tenant};
-use config::{CertificateIdentity, Listener};
+use config::{CertificateIdentity, Listener, parse_rules};
 use mosquitto::read_regular;
 use protocol::Instruments;
 
@@ -22,6 +22,8 @@ use crate::stamp::Stamp;
 struct Files {
     passwords: Option<PathBuf>,
     rules: Option<PathBuf>,
+    /// Our own rules, which take the place of the others.
+    roles: Option<PathBuf>,
     /// The broker writes this file itself. It is read again with the others, and not looked at.
     dynamic: Option<PathBuf>,
     tenant: Option<Arc<Tenant>>,
@@ -35,25 +37,27 @@ impl Files {
             mount: listener.mount_point.as_deref().unwrap_or_default().into(),
         };
         let tenant = (tenant != Tenant::default()).then(|| Arc::new(tenant));
-        let dynamic = listener.dynamic_security_file.clone();
-        Self { passwords, rules, dynamic, tenant }
+        let (roles, dynamic) = (listener.rules_file.clone(), listener.dynamic_security_file.clone());
+        Self { passwords, rules, roles, dynamic, tenant }
     }
 
     fn paths(&self) -> impl Iterator<Item = &PathBuf> {
-        self.passwords.iter().chain(&self.rules)
+        self.passwords.iter().chain(&self.rules).chain(&self.roles)
     }
 
     /// The name under which records know the rules.
     fn name(&self) -> Box<str> {
         let text = |path: &PathBuf| path.to_string_lossy().into_owned();
-        let names: Vec<String> = self.rules.iter().chain(&self.dynamic).map(text).collect();
+        let names: Vec<String> =
+            self.rules.iter().chain(&self.roles).chain(&self.dynamic).map(text).collect();
         names.join("\n").into()
     }
 }
 
 /// The files of users and rules of a listener.
 pub(crate) fn paths(listener: &Listener) -> impl Iterator<Item = &PathBuf> {
-    listener.password_file.iter().chain(&listener.acl_file).chain(&listener.dynamic_security_file)
+    let Listener { password_file, acl_file, rules_file, dynamic_security_file, .. } = listener;
+    password_file.iter().chain(acl_file).chain(rules_file).chain(dynamic_security_file)
 }
 
 /// The name of the place that says which user a name means: the next process gives it the same name.
@@ -396,7 +400,7 @@ fn stamps(realms: &[Place]) -> Vec<Option<Stamp>> {
 
 /// Reads the files of a realm. Returns also the hash of their contents.
 fn read_one(
-    Files { passwords, rules, .. }: &Files,
+    Files { passwords, rules, roles, .. }: &Files,
     known: &mut Vec<(PathBuf, Users, u64)>,
 ) -> io::Result<(Access, u64)> {
     let mut contents = DefaultHasher::new();
@@ -420,7 +424,12 @@ fn read_one(
     let permissions = permissions
         .map(|path| parse("acl_file", path, &mut contents, Permissions::of_mosquitto))
         .transpose()?;
-    Ok((Access::new(users, permissions), contents.finish()))
+    let access = Access::new(users, permissions);
+    let access = match roles {
+        Some(path) => access.with_roles(parse("rules_file", path, &mut contents, parse_rules)?),
+        None => access,
+    };
+    Ok((access, contents.finish()))
 }
 
 /// Says how to make the first file of dynamic security.

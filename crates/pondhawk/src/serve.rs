@@ -104,7 +104,8 @@ fn become_user(successor: &Successor, config: &Config) -> io::Result<()> {
     successor.take_over()?;
     for listener in &config.listeners {
         let certificates = certificates::paths(listener);
-        for path in certificates.chain(&listener.password_file).chain(&listener.acl_file) {
+        let named = [&listener.password_file, &listener.acl_file, &listener.rules_file];
+        for path in certificates.chain(named.into_iter().flatten()) {
             if let Err(error) = File::open(path) {
                 tracing::error!(
                     %error,

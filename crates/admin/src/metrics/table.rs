@@ -256,6 +256,7 @@ pub const METRICS: &[Metric] = &[
         (Items, "action"),
         each! {
             "publish" => "denied/publish",
+            "qos_or_retain" => "denied/qos_or_retain",
             "receive" => "denied/receive",
             "will" => "wills/not_authorized",
             "subscribe" => "denied/subscribe",
