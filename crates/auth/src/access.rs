@@ -9,8 +9,8 @@ use topic::{TopicFilter, TopicName};
 use wire::Qos;
 
 use crate::{
-    Action, Client, Decision, DynamicSecurity, FilterAction, PasswordCheck, PasswordHash, Permissions,
-    Permit, Reason, Roles, Scheme, Users,
+    Action, Client, Decision, DynamicSecurity, FilterAction, Limits, PasswordCheck, PasswordHash,
+    Permissions, Permit, Reason, Roles, Scheme, Users,
 };
 
 /// Identities and rules at one time.
@@ -240,6 +240,14 @@ impl Access {
             |_| all(true),
             |otherwise| all(otherwise.is_allowed),
         )
+    }
+
+    /// The limits of a client, if it has some. Dynamic security has none for those whom it knows.
+    #[must_use]
+    pub fn limits(&self, user: Option<&str>) -> Option<&Limits> {
+        let is_other =
+            user.is_some_and(|user| self.dynamic.as_ref().is_some_and(|dynamic| dynamic.knows(user)));
+        self.roles.as_ref().filter(|_| !is_other).map(|roles| roles.limits(user))
     }
 
     /// Whether a client may use a topic, and the reason.

@@ -47,5 +47,7 @@ pub use guard::{Guard, Realms};
 pub use password::{HashError, PasswordHash, SALT_BYTES, Scheme, Workspace};
 pub use permissions::{Action, Client, Decision, FilterAction, Permissions, Reason, Rule};
 pub use remembered::Remembered;
-pub use roles::{Deciding, Held, Holder, Permit, RoleId, Roles, RolesBuilder, RolesError, RuleKind};
+pub use roles::{
+    Deciding, Held, Holder, IdPattern, Limits, Permit, RoleId, Roles, RolesBuilder, RolesError, RuleKind,
+};
 pub use users::{PasswordCheck, UserProblem, Users, UsersError};

@@ -152,6 +152,8 @@ counters! {
     refused_owner: "refused/session_of_other_user",
     /// Of those: because the client identifier, the user or the address is banned.
     refused_banned: "refused/banned",
+    /// CONNECT packets with a client identifier that the roles of their user do not permit.
+    refused_client_id: "refused/client_id",
     /// Connections ended because their client identifier, user or address was banned.
     ended_banned: "ended/banned",
     /// Connections ended because their user was removed, or has another password.

@@ -191,14 +191,20 @@ impl Shard {
     fn claim(
         &mut self,
         id: ConnectionId,
-        claim: Claim,
+        mut claim: Claim,
         principal: Principal,
         to: &mut Outside<'_, impl Effects>,
     ) {
         if principal.user.is_some() && self.is_banned(id, &claim, principal.user.as_deref(), to) {
             return self.turn_away_stranger(id, BANNED, claim, to);
         }
+        let (is_permitted, expiry_secs_max) = self.limits(&principal, &claim.subscriber.client_id);
+        if !is_permitted {
+            return self.turn_away_stranger(id, CLIENT_ID, claim, to);
+        }
         let Some(client) = self.clients.get_mut(id) else { return };
+        client.session.limit_expiry(expiry_secs_max);
+        claim.expiry_secs = client.session.expiry_secs();
         if principal != Principal::default() {
             claim.subscriber.set_principal(Arc::new(principal));
         }
@@ -332,6 +338,11 @@ const DISABLED: Stranger = Stranger {
     refusal: ConnectRefusal::NotAuthorized,
     why: "its user is disabled",
     counter: |counters| &counters.refused_password,
+};
+const CLIENT_ID: Stranger = Stranger {
+    refusal: ConnectRefusal::ClientIdentifierNotValid,
+    why: "the roles of its user do not permit its client identifier",
+    counter: |counters| &counters.refused_client_id,
 };
 const BANNED: Stranger = Stranger {
     refusal: ConnectRefusal::Banned,

@@ -623,8 +623,12 @@ impl Shard {
             Request::Received { packet_id } => self.received_by_client(id, *packet_id, to),
             Request::Released { packet_id } => self.released_by_client(id, *packet_id, to),
             Request::Disconnect { reason, session_expiry_interval_secs } => {
+                let limited = self
+                    .clients
+                    .get(id)
+                    .and_then(|client| self.limit_expiry(client, *session_expiry_interval_secs));
                 if let Some(client) = self.clients.get_mut(id) {
-                    client.make_aside().expiry_secs = *session_expiry_interval_secs;
+                    client.make_aside().expiry_secs = limited;
                 }
                 let cause = match reason {
                     DisconnectReason::NormalDisconnection => protocol::Cause::Normal,

@@ -116,6 +116,8 @@ pub const METRICS: &[Metric] = &[
             "verify_busy" => "refused/verify_busy",
             "session_of_other_user" => "refused/session_of_other_user",
             "banned" => "refused/banned",
+            "client_id" => "refused/client_id",
+            "user_connections" => "refused/user_connections",
         },
         "CONNECT packets that were refused, for the reasons that are counted one by one.",
     ),

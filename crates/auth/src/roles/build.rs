@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 
 use super::grants::{Grants, Permit};
-use super::{Compiled, Group, Owner, RoleRule, Roles, RuleKind};
+use super::{Compiled, Group, Limits, Owner, RoleRule, Roles, RuleKind};
 use crate::tree::{Line, Names, is_filter};
 
 /// Maximum number of rules in all trees together. A rule takes about 500 bytes in each tree that it is in.
@@ -61,6 +61,7 @@ impl RolesBuilder {
     /// Adds a role without rules.
     pub fn role(&mut self, name: &str) -> RoleId {
         self.roles.names.push(name.into());
+        self.roles.limits.push(Limits::default());
         RoleId(self.roles.names.len() - 1)
     }
 
@@ -85,6 +86,11 @@ impl RolesBuilder {
         }
         self.roles.rules.push(RoleRule { role, kind, filter: filter.into(), permit, line });
         Ok(())
+    }
+
+    /// Sets the limits of a role. A pattern for client identifiers counts as a rule.
+    pub fn limit(&mut self, role: RoleId, limits: Limits) {
+        self.roles.limits[role.0] = limits;
     }
 
     /// Gives somebody a role.
@@ -123,8 +129,14 @@ impl RolesBuilder {
         for (number, rule) in (1..).zip(&roles.rules) {
             rules_of[rule.role.0].push(Line::new(number).ok_or(RolesError::TooMany)?);
         }
-        let mut compiler =
-            Compiler { rules: &roles.rules, rules_of, known: HashMap::new(), all: Vec::new(), rule_count: 0 };
+        let mut compiler = Compiler {
+            rules: &roles.rules,
+            limits: &roles.limits,
+            rules_of,
+            known: HashMap::new(),
+            all: Vec::new(),
+            rule_count: 0,
+        };
         roles.anonymous.trees = compiler.trees(roles.anonymous.own.clone())?;
         let every_user = roles.every_user.own.clone();
         roles.every_user.trees = compiler.trees(every_user.clone())?;
@@ -147,6 +159,7 @@ impl RolesBuilder {
 /// Makes the trees of each combination of roles once.
 struct Compiler<'a> {
     rules: &'a [RoleRule],
+    limits: &'a [Limits],
     /// The numbers of the rules of each role.
     rules_of: Vec<Vec<Line>>,
     known: HashMap<BTreeSet<RoleId>, usize>,
@@ -161,7 +174,9 @@ impl Compiler<'_> {
         if let Some(place) = self.known.get(&roles) {
             return Ok(*place);
         }
-        self.rule_count += roles.iter().map(|role| self.rules_of[role.0].len()).sum::<usize>();
+        let patterns_of = |role: &RoleId| self.limits[role.0].client_ids.as_ref().map_or(0, Vec::len);
+        self.rule_count +=
+            roles.iter().map(|role| self.rules_of[role.0].len() + patterns_of(role)).sum::<usize>();
         if self.rule_count > COMPILED_MAX {
             return Err(RolesError::TooMany);
         }
@@ -169,8 +184,9 @@ impl Compiler<'_> {
         for number in roles.iter().flat_map(|role| &self.rules_of[role.0]) {
             let rule = &self.rules[number.get() as usize - 1];
             let marks = Grants::of(rule.permit, *number);
-            compiled.0[rule.kind as usize].add(&rule.filter, Names::Parts, &marks);
+            compiled.trees[rule.kind as usize].add(&rule.filter, Names::Parts, &marks);
         }
+        roles.iter().for_each(|role| compiled.limits.merge(&self.limits[role.0]));
         self.all.push(compiled);
         self.known.insert(roles, self.all.len() - 1);
         Ok(self.all.len() - 1)

@@ -4,7 +4,7 @@ use topic::{TopicFilter, TopicName};
 use wire::Qos;
 
 use super::grants::{Grants, Permit};
-use super::{Compiled, Deciding, Held, Roles, RuleKind};
+use super::{Compiled, Deciding, Held, Limits, Roles, RuleKind};
 use crate::permissions::{Action, Client, Decision, FilterAction, Reason};
 use crate::tree::{Hidden, Line};
 
@@ -67,6 +67,12 @@ impl Roles {
                 self.decision(client, &grants, (Qos::AtMostOnce, false))
             }
         }
+    }
+
+    /// The limits of a client, which all its roles have together.
+    #[must_use]
+    pub fn limits(&self, user: Option<&str>) -> &Limits {
+        &self.trees(user).limits
     }
 
     fn cover(&self, client: Client<'_>, filter: TopicFilter<'_>) -> Grants {

@@ -7,11 +7,13 @@
 mod build;
 mod decision;
 mod grants;
+mod limits;
 
 use std::collections::{BTreeSet, HashMap};
 
 pub use build::{Holder, RoleId, RolesBuilder, RolesError};
 pub use grants::Permit;
+pub use limits::{IdPattern, Limits};
 
 use crate::tree::Tree;
 use grants::Grants;
@@ -21,6 +23,8 @@ use grants::Grants;
 pub struct Roles {
     /// The names of the roles.
     names: Vec<Box<str>>,
+    /// The limits of each role.
+    limits: Vec<Limits>,
     /// By number, from 1.
     rules: Vec<RoleRule>,
     /// The trees of each set of roles that somebody has.
@@ -38,6 +42,7 @@ impl Default for Roles {
     fn default() -> Self {
         Self {
             names: Vec::new(),
+            limits: Vec::new(),
             rules: Vec::new(),
             compiled: vec![Compiled::default()],
             users: HashMap::new(),
@@ -64,13 +69,17 @@ struct Group {
     users: BTreeSet<Box<str>>,
 }
 
-/// The trees of a set of roles, one for each kind of rule.
+/// A set of roles.
 #[derive(Debug, Default)]
-struct Compiled([Tree<Grants>; 3]);
+struct Compiled {
+    /// One tree for each kind of rule.
+    trees: [Tree<Grants>; 3],
+    limits: Limits,
+}
 
 impl Compiled {
     fn of(&self, kind: RuleKind) -> &Tree<Grants> {
-        &self.0[kind as usize]
+        &self.trees[kind as usize]
     }
 }
 

@@ -12,6 +12,7 @@ mod pressure;
 mod qos;
 mod relief;
 mod retained;
+mod roles;
 mod routing;
 mod tight;
 mod turns;

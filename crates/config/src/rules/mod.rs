@@ -5,7 +5,7 @@ mod table;
 
 use std::collections::BTreeMap;
 
-use auth::{Holder, Permit, RoleId, Roles, RolesBuilder, RuleKind};
+use auth::{Holder, IdPattern, Limits, Permit, RoleId, Roles, RolesBuilder, RuleKind};
 use toml::de::DeTable;
 use wire::Qos;
 
@@ -124,8 +124,36 @@ impl<'a> File<'a, '_> {
             }
             deny.refuse_others(&["publish", "subscribe", "receive"], self.mistakes);
         }
-        let keys = ["publish", "subscribe", "receive", "deny", "max_qos", "retain"];
+        self.limits(role, entry);
+        let keys = [
+            "publish",
+            "subscribe",
+            "receive",
+            "deny",
+            "max_qos",
+            "retain",
+            "client_ids",
+            "connections",
+            "expiry_max",
+        ];
         entry.refuse_others(&keys, self.mistakes);
+    }
+
+    fn limits(&mut self, role: RoleId, entry: &Entry<'a>) {
+        let client_ids = entry.has("client_ids").then(|| {
+            let texts = entry.texts("client_ids", "client identifiers", self.mistakes);
+            texts.into_iter().map(|(_, text)| IdPattern::new(text)).collect()
+        });
+        let connections_max = entry.whole_number("connections", self.mistakes).and_then(|number| {
+            let most = u32::try_from(number).ok().filter(|most| *most > 0);
+            if most.is_none() {
+                let text = format!("`{}.connections` is from 1 to {}", entry.full, u32::MAX);
+                self.mistakes.note(entry.place("connections"), text);
+            }
+            most
+        });
+        let expiry_secs_max = entry.seconds("expiry_max", self.mistakes);
+        self.builder.limit(role, Limits { client_ids, connections_max, expiry_secs_max });
     }
 
     /// Adds the rules of a list. A rule without levels denies.

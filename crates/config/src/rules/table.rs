@@ -6,7 +6,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::mistakes::Mistakes;
-use crate::kind::whole_number;
+use crate::kind::{Kind, Time, whole_number};
 use crate::nearest::nearest;
 
 /// A table, and its name in messages.
@@ -104,6 +104,20 @@ impl<'a> Entry<'a> {
             mistakes.note(value.span().start, format!("`{}` {why}", self.full_name(key)));
         }
         number.ok()
+    }
+
+    /// The value of a key that is a time, in seconds.
+    pub(super) fn seconds(&self, key: &str, mistakes: &mut Mistakes<'_>) -> Option<u32> {
+        let (_, value) = self.find(key)?;
+        let secs = Time::read(value.get_ref()).map(|time| time.as_secs());
+        match secs.map(u32::try_from) {
+            Ok(Ok(secs)) if (1..u32::MAX).contains(&secs) => return Some(secs),
+            _ => mistakes.note(
+                value.span().start,
+                format!("`{}` is a time of at least one second, such as \"1 day\"", self.full_name(key)),
+            ),
+        }
+        None
     }
 
     /// The value of a key that is `true` or `false`.
