@@ -7,7 +7,7 @@ use super::grants::{Grants, Permit};
 use super::{Compiled, Group, Limits, Owner, RoleRule, Roles, RuleKind};
 use crate::tree::{Line, Names, is_filter};
 
-/// Maximum number of rules in all trees together. A rule takes about 500 bytes in each tree that it is in.
+/// Maximum number of rules in all trees together. A rule takes some hundred bytes in each tree that it is in.
 const COMPILED_MAX: usize = 2_000_000;
 
 /// A role, in the builder that has made it.
