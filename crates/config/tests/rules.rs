@@ -177,6 +177,20 @@ fn all_mistakes_are_named_and_no_values() {
     assert!(problems.ends_with("and 980 more"), "{problems}");
 }
 
+/// Brackets, dots and headers without an end take no more of the stack than the parser allows.
+#[test]
+fn deep_files_are_refused() {
+    const DEEP: usize = 100_000;
+    for text in [
+        format!("{}a = 1\n", "a.".repeat(DEEP)),
+        format!("[roles{}]\n", ".a".repeat(DEEP)),
+        format!("[roles.a]\npublish = {}\n", "[".repeat(DEEP)),
+        format!("[roles.a]\ndeny = {}\n", "{a=".repeat(DEEP)),
+    ] {
+        parse_rules(&text).expect_err("it is no file of roles");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
 
