@@ -244,7 +244,7 @@ impl Access {
 
     /// The limits of a client, if it has some. Dynamic security has none for those whom it knows.
     #[must_use]
-    pub fn limits(&self, user: Option<&str>) -> Option<&Limits> {
+    pub fn limits(&self, user: Option<&str>) -> Option<&Arc<Limits>> {
         let is_other =
             user.is_some_and(|user| self.dynamic.as_ref().is_some_and(|dynamic| dynamic.knows(user)));
         self.roles.as_ref().filter(|_| !is_other).map(|roles| roles.limits(user))

@@ -207,6 +207,8 @@ counters! {
     held_publishers: "held/publishers",
     /// How often a publisher was not read because a subscriber of its was full.
     paused_publishers: "paused/publishers",
+    /// How often a client was not read for a while, because its roles limit its messages in each second.
+    paced_publish: "paused/pace",
     /// How often a subscriber was found to make no progress.
     slow_subscribers: "slow/subscribers",
     /// How often accepting paused because the process was out of descriptors.

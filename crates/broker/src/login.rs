@@ -12,6 +12,7 @@ use crate::client::{Client, Clients};
 use crate::effects::Outside;
 use crate::ending::{By, Ending};
 use crate::kinds::Kinds;
+use crate::pace::Pace;
 use crate::{Effects, Shard};
 
 /// The rules of a listener about the users of its clients.
@@ -198,13 +199,19 @@ impl Shard {
         if principal.user.is_some() && self.is_banned(id, &claim, principal.user.as_deref(), to) {
             return self.turn_away_stranger(id, BANNED, claim, to);
         }
-        let (is_permitted, expiry_secs_max) = self.limits(&principal, &claim.subscriber.client_id);
-        if !is_permitted {
+        let limits = self.limits(&principal);
+        let named = auth::Client { user: principal.user.as_deref(), client_id: &claim.subscriber.client_id };
+        if limits.as_ref().is_some_and(|limits| !limits.permit_client_id(named)) {
             return self.turn_away_stranger(id, CLIENT_ID, claim, to);
         }
         let Some(client) = self.clients.get_mut(id) else { return };
-        client.session.limit_expiry(expiry_secs_max);
-        claim.expiry_secs = client.session.expiry_secs();
+        if let Some(limits) = limits {
+            client.session.limit_expiry(limits.expiry_secs_max.unwrap_or(u32::MAX));
+            claim.expiry_secs = client.session.expiry_secs();
+            if let Some(pace) = Pace::new(&limits, to.now) {
+                client.make_aside().pace = Some(pace);
+            }
+        }
         if principal != Principal::default() {
             claim.subscriber.set_principal(Arc::new(principal));
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use auth::{Action, Realms};
+use auth::{Action, Limits, Realms};
 use base::{ConnectionId, Principal, Subscriber};
 use topic::{TopicFilter, TopicName};
 use wire::Qos;
@@ -23,21 +23,16 @@ impl Shard {
         realms.allow(subscriber, topic, Action::Receive)
     }
 
-    /// Whether a client may have its client identifier, and for how long at most its session is kept, in seconds.
-    pub(crate) fn limits(&self, principal: &Principal, client_id: &str) -> (bool, u32) {
-        let rules = self.rules();
-        let limits = rules.as_ref().and_then(|rules| {
-            let user = principal.user.as_deref();
-            let limits = rules.access(principal.realm)?.limits(user)?;
-            Some((limits.permit_client_id(auth::Client { user, client_id }), limits.expiry_secs_max))
-        });
-        limits.map_or((true, u32::MAX), |(is_permitted, secs)| (is_permitted, secs.unwrap_or(u32::MAX)))
+    /// The limits of a client by the rules of this moment, if it has some.
+    pub(crate) fn limits(&self, principal: &Principal) -> Option<Arc<Limits>> {
+        self.rules()?.access(principal.realm)?.limits(principal.user.as_deref()).cloned()
     }
 
     /// The time for which the session of a client is kept after its connection, by the rules of this moment.
     pub(crate) fn limit_expiry(&self, client: &Client, asked_secs: Option<u32>) -> Option<u32> {
         let (secs, own) = (asked_secs?, client.subscriber.as_ref()?);
-        Some(secs.min(self.limits(&own.principal(), &own.client_id).1))
+        let most = self.limits(&own.principal()).and_then(|limits| limits.expiry_secs_max);
+        Some(secs.min(most.unwrap_or(u32::MAX)))
     }
 
     /// The highest QoS at which a client may subscribe to a filter, as a function that holds the rules.

@@ -690,6 +690,8 @@ impl Shard {
             let why = "a message could not be stored";
             return self.give_up(id, DisconnectReason::QuotaExceeded, why, to);
         }
+        self.end_pace(id, to);
+        let Some(client) = self.clients.get_mut(id) else { return };
         if client.blocked.is_some() || client.is_resuming {
             // We do not read it: what it may have sent is not its fault.
             client.session.touch(now);
@@ -719,7 +721,9 @@ impl Shard {
     /// armed again, and what a connection that is gone has left in the wheel is gone soon too.
     pub(crate) fn arm(&mut self, id: ConnectionId, now: Now) {
         let Some(client) = self.clients.get_mut(id) else { return };
-        let at = [client.session.poll_timeout(&self.settings), client.ends_ms()].into_iter().flatten().min();
+        let timers =
+            [client.session.poll_timeout(&self.settings), client.ends_ms(), client.paced_until_ms(now)];
+        let at = timers.into_iter().flatten().min();
         let Some(at) = at else { return };
         let at = at.min(now.monotonic_ms + ARMED_AHEAD_MS_MAX);
         if client.due_ms.is_none_or(|due| at < due) {

@@ -140,6 +140,14 @@ fn a_mistake_is_named_with_its_place() {
             "line 2, column 12: `roles.a.publish` is a list of topic filters, in quotes",
         ),
         ("[roles.a]\nmax_qos = 3", "line 2, column 11: `roles.a.max_qos` is none of 0, 1 and 2"),
+        (
+            "[roles.a]\nmessages_per_second = 0",
+            "line 2, column 23: `roles.a.messages_per_second` is from 1 to",
+        ),
+        (
+            "[roles.a]\nbytes_per_second = \"1 MB\"",
+            "line 2, column 20: `roles.a.bytes_per_second` is a number of bytes",
+        ),
         ("[roles.a]\nmax_qos = -1", "line 2, column 11: `roles.a.max_qos` cannot be negative"),
         (
             "[roles.a]\nexpiry_max = 5",

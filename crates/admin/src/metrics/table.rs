@@ -339,6 +339,13 @@ pub const METRICS: &[Metric] = &[
         "Pauses of reading a publisher, because a subscriber was full.",
     ),
     one(
+        "publishers_paced_total",
+        Counter,
+        Items,
+        at!("paused/pace"),
+        "Pauses of reading a client, because its roles limit its messages in each second.",
+    ),
+    one(
         "slow_subscribers_total",
         Counter,
         Items,

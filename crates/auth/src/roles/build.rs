@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
+use std::sync::Arc;
 
 use super::grants::{Grants, Permit};
 use super::{Compiled, Group, Limits, Owner, RoleRule, Roles, RuleKind};
@@ -186,7 +187,8 @@ impl Compiler<'_> {
             let marks = Grants::of(rule.permit, *number);
             compiled.trees[rule.kind as usize].add(&rule.filter, Names::Parts, &marks);
         }
-        roles.iter().for_each(|role| compiled.limits.merge(&self.limits[role.0]));
+        let limits = Arc::make_mut(&mut compiled.limits);
+        roles.iter().for_each(|role| limits.merge(&self.limits[role.0]));
         self.all.push(compiled);
         self.known.insert(roles, self.all.len() - 1);
         Ok(self.all.len() - 1)

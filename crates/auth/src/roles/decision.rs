@@ -1,5 +1,7 @@
 //! Decisions of roles.
 
+use std::sync::Arc;
+
 use topic::{TopicFilter, TopicName};
 use wire::Qos;
 
@@ -71,7 +73,7 @@ impl Roles {
 
     /// The limits of a client, which all its roles have together.
     #[must_use]
-    pub fn limits(&self, user: Option<&str>) -> &Limits {
+    pub fn limits(&self, user: Option<&str>) -> &Arc<Limits> {
         &self.trees(user).limits
     }
 

@@ -45,6 +45,10 @@ pub struct Limits {
     pub client_ids: Option<Vec<IdPattern>>,
     /// The most connections at a time of a user. `None` without a limit. Clients without a name have none.
     pub connections_max: Option<u32>,
+    /// The most messages that a connection publishes in each second. `None` without a limit.
+    pub messages_per_sec_max: Option<u32>,
+    /// The same in bytes of PUBLISH packets.
+    pub bytes_per_sec_max: Option<u64>,
     /// How long a session is kept after its connection at most, in seconds. `None` without a limit.
     pub expiry_secs_max: Option<u32>,
 }
@@ -62,6 +66,8 @@ impl Limits {
             self.client_ids.get_or_insert_default().extend(more.iter().cloned());
         }
         self.connections_max = self.connections_max.max(other.connections_max);
+        self.messages_per_sec_max = self.messages_per_sec_max.max(other.messages_per_sec_max);
+        self.bytes_per_sec_max = self.bytes_per_sec_max.max(other.bytes_per_sec_max);
         self.expiry_secs_max = self.expiry_secs_max.max(other.expiry_secs_max);
     }
 }
@@ -90,14 +96,19 @@ mod tests {
 
     #[test]
     fn the_highest_limit_of_all_roles_counts() {
+        let patterns = |text| Some(vec![IdPattern::new(text)]);
         let one = Limits {
-            client_ids: Some(vec![IdPattern::new("a")]),
+            client_ids: patterns("a"),
             connections_max: Some(3),
+            messages_per_sec_max: Some(7),
+            bytes_per_sec_max: None,
             expiry_secs_max: Some(5),
         };
         let other = Limits {
-            client_ids: Some(vec![IdPattern::new("b")]),
+            client_ids: patterns("b"),
             connections_max: None,
+            messages_per_sec_max: Some(6),
+            bytes_per_sec_max: Some(8),
             expiry_secs_max: Some(9),
         };
         let mut all = Limits::default();
@@ -106,5 +117,6 @@ mod tests {
         assert!(all.permit_client_id(client("a")) && all.permit_client_id(client("b")));
         assert!(!all.permit_client_id(client("c")) && Limits::default().permit_client_id(client("c")));
         assert_eq!((all.connections_max, all.expiry_secs_max), (Some(3), Some(9)));
+        assert_eq!((all.messages_per_sec_max, all.bytes_per_sec_max), (Some(7), Some(8)));
     }
 }

@@ -10,6 +10,7 @@ mod grants;
 mod limits;
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 pub use build::{Holder, RoleId, RolesBuilder, RolesError};
 pub use grants::Permit;
@@ -74,7 +75,7 @@ struct Group {
 struct Compiled {
     /// One tree for each kind of rule.
     trees: [Tree<Grants>; 3],
-    limits: Limits,
+    limits: Arc<Limits>,
 }
 
 impl Compiled {

@@ -216,6 +216,20 @@ fn limited(limits: Limits) -> Realms {
     Realms::new(vec![("".into(), Arc::new(access))])
 }
 
+/// The same, and everybody may do everything.
+fn limited_and_open(limits: Limits) -> Realms {
+    let mut builder = RolesBuilder::default();
+    let (role, open) = (builder.role("role"), builder.role("open"));
+    builder.limit(role, limits);
+    for (kind, filter, permit) in OPEN {
+        builder.rule(open, kind, filter, permit, 1).expect("a filter");
+    }
+    builder.give(Holder::EveryUser, role);
+    [Holder::EveryUser, Holder::Anonymous].into_iter().for_each(|holder| builder.give(holder, open));
+    let access = Access::new(None, None).with_roles(builder.build().expect("few rules"));
+    Realms::new(vec![("".into(), Arc::new(access))])
+}
+
 #[test]
 fn a_client_identifier_that_no_role_permits_is_refused() {
     let patterns = || Some(["%u", "%u-*", "auto-*"].map(IdPattern::new).into());
@@ -279,6 +293,44 @@ fn a_user_has_as_many_connections_as_its_roles_say() {
     assert!(come(&mut world, "ann", "a").is_some());
     world.replace_realms(limited(Limits { connections_max: Some(3), ..Limits::default() }));
     assert!(come(&mut world, "ann", "a-5").is_none(), "connections count that came without a limit");
+}
+
+/// Nothing is dropped, and others do not wait.
+#[test]
+fn messages_that_come_too_fast_are_read_later() {
+    let limits = Limits { messages_per_sec_max: Some(10), ..Limits::default() };
+    let mut world = World::new(1);
+    world.replace_realms(limited_and_open(limits));
+    let receiver = world.connect(0, Version::V5, "receiver");
+    world.subscribe(receiver, "#");
+    let peer = world.accept(0, Version::V5);
+    let mut connect = Connect::new(Version::V5, utf8("fast"));
+    connect.set_credentials(Some(utf8("ann")), None).expect("short");
+    connect.keep_alive_secs = 1;
+    world.send(peer, &connect.into());
+    world.packets(peer);
+    world.feed(peer, &b"\x30\x05\x00\x01a\x00x".repeat(50));
+    let mut received = world.packets(receiver).len();
+    assert!((10..=11).contains(&received), "{received} at once");
+    for second in 1..=4 {
+        let before = received;
+        for _ in 0..10 {
+            world.wait(100);
+            world.read_again();
+            world.settle();
+            received += world.packets(receiver).len();
+        }
+        assert!((8..=12).contains(&(received - before)) || received == 50, "{received} after {second} s");
+    }
+    world.wait(1_000);
+    world.read_again();
+    world.settle();
+    received += world.packets(receiver).len();
+    assert_eq!(received, 50);
+    assert!(world.total(|counters| counters.paced_publish.value()) >= 38);
+    world.feed(peer, b"\xC0\x00");
+    assert!(world.packets(peer).concat().contains("PINGRESP"), "it stays");
+    world.assert_account();
 }
 
 #[test]

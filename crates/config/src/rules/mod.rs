@@ -134,6 +134,8 @@ impl<'a> File<'a, '_> {
             "retain",
             "client_ids",
             "connections",
+            "messages_per_second",
+            "bytes_per_second",
             "expiry_max",
         ];
         entry.refuse_others(&keys, self.mistakes);
@@ -144,16 +146,22 @@ impl<'a> File<'a, '_> {
             let texts = entry.texts("client_ids", "client identifiers", self.mistakes);
             texts.into_iter().map(|(_, text)| IdPattern::new(text)).collect()
         });
-        let connections_max = entry.whole_number("connections", self.mistakes).and_then(|number| {
-            let most = u32::try_from(number).ok().filter(|most| *most > 0);
-            if most.is_none() {
-                let text = format!("`{}.connections` is from 1 to {}", entry.full, u32::MAX);
-                self.mistakes.note(entry.place("connections"), text);
-            }
-            most
-        });
+        let connections_max = self.at_least_one("connections", entry);
+        let messages_per_sec_max = self.at_least_one("messages_per_second", entry);
+        let bytes_per_sec_max = entry.size("bytes_per_second", self.mistakes);
         let expiry_secs_max = entry.seconds("expiry_max", self.mistakes);
-        self.builder.limit(role, Limits { client_ids, connections_max, expiry_secs_max });
+        let limits =
+            Limits { client_ids, connections_max, messages_per_sec_max, bytes_per_sec_max, expiry_secs_max };
+        self.builder.limit(role, limits);
+    }
+
+    fn at_least_one(&mut self, key: &str, entry: &Entry<'a>) -> Option<u32> {
+        let number = entry.whole_number(key, self.mistakes)?;
+        let number = u32::try_from(number).ok().filter(|number| *number > 0);
+        if number.is_none() {
+            self.mistakes.note(entry.place(key), format!("`{}.{key}` is from 1 to {}", entry.full, u32::MAX));
+        }
+        number
     }
 
     /// Adds the rules of a list. A rule without levels denies.

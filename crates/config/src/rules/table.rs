@@ -6,7 +6,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::mistakes::Mistakes;
-use crate::kind::{Kind, Time, whole_number};
+use crate::kind::{Kind, Size, Time, whole_number};
 use crate::nearest::nearest;
 
 /// A table, and its name in messages.
@@ -118,6 +118,17 @@ impl<'a> Entry<'a> {
             ),
         }
         None
+    }
+
+    /// The value of a key that is a number of bytes.
+    pub(super) fn size(&self, key: &str, mistakes: &mut Mistakes<'_>) -> Option<u64> {
+        let (_, value) = self.find(key)?;
+        let bytes = Size::<u64>::read(value.get_ref()).ok().filter(|bytes| *bytes > 0);
+        if bytes.is_none() {
+            let text = format!("`{}` is a number of bytes, such as \"64 KiB\"", self.full_name(key));
+            mistakes.note(value.span().start, text);
+        }
+        bytes
     }
 
     /// The value of a key that is `true` or `false`.
