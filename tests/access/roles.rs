@@ -172,6 +172,26 @@ fn restored_subscriptions_queues_groups_and_delayed_wills_follow_the_rules_of_th
     assert_eq!(next_payload(&mut back), b"mark");
 }
 
+/// All packets come in one write, the last of them is no PUBLISH, and nothing else wakes the connection.
+#[test]
+fn messages_that_come_too_fast_are_all_delivered() {
+    let rules = format!("{OPEN}[roles.slow]\nmessages_per_second = 20\n[users.bob]\nroles = [\"slow\"]\n");
+    let (_place, broker) = start(&rules, None);
+    for version in [Version::V3_1_1, Version::V5] {
+        let mut ann = connect(&broker, Version::V5, "ann");
+        ann.subscribe("a");
+        let mut bob = connect(&broker, version, "bob");
+        let messages: Vec<u8> =
+            (b'0'..b'0' + 45).flat_map(|number| packet::publish(version, "a", &[number])).collect();
+        bob.send(&[&messages[..], &[0xC0, 0]].concat());
+        for number in b'0'..b'0' + 45 {
+            ann.expect_message("a", &[number]);
+        }
+        bob.expect(&[0xD0, 0]);
+        [ann, bob].into_iter().for_each(Client::leave);
+    }
+}
+
 /// A user of a certificate is one like others, and so is a name without a proof. Names are never patterns.
 #[test]
 fn a_name_is_text_whatever_it_is() {

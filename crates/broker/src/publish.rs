@@ -90,6 +90,7 @@ impl Route {
 }
 
 /// The reason why a message has no route.
+#[derive(Clone, Copy)]
 enum NoRoute {
     /// The message is refused.
     Refused(ReasonCode),
@@ -131,18 +132,8 @@ impl Shard {
         }
         let mut route = match self.route(id, publish) {
             Ok(route) => route,
-            Err(NoRoute::Control) => {
-                self.control(id, publish, to);
-                return len;
-            }
-            Err(NoRoute::Refused(reason)) => {
-                self.refuse_publish(id, publish, reason, to);
-                return len;
-            }
-            Err(NoRoute::TooHigh) => {
-                self.counters.denied_level.add(1);
-                self.note_denied(id, publish.topic(), to);
-                self.complete_some(id, publish.ticket(), ReasonCode::NotAuthorized, to);
+            Err(why) => {
+                self.end_unrouted(id, publish, why, to);
                 return len;
             }
         };
@@ -177,6 +168,25 @@ impl Shard {
             _ => self.forget_route(&route),
         }
         consumed
+    }
+
+    /// Takes in a message without a route.
+    fn end_unrouted(
+        &mut self,
+        id: ConnectionId,
+        publish: &Incoming<'_>,
+        why: NoRoute,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
+        match why {
+            NoRoute::Control => self.control(id, publish, to),
+            NoRoute::Refused(reason) => self.refuse_publish(id, publish, reason, to),
+            NoRoute::TooHigh => {
+                self.counters.denied_level.add(1);
+                self.note_denied(id, publish.topic(), to);
+                self.complete_some(id, publish.ticket(), ReasonCode::NotAuthorized, to);
+            }
+        }
     }
 
     /// Drops a message that is not to be routed, and answers it.

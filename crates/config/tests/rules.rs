@@ -99,76 +99,63 @@ fn an_empty_file_gives_nobody_a_right() {
     }
 }
 
+/// Files with a mistake, and its text.
+const MISTAKES: &[(&str, &str)] = &[
+    (
+        "[roles.a]\npublsh = []",
+        "line 2, column 1: there is no key `publsh` in `roles.a`; did you mean `publish`?",
+    ),
+    ("[roles.a]\nzebra = 1", "line 2, column 1: there is no key `zebra` in `roles.a`; there are: publish"),
+    ("[role.a]", "line 1, column 2: there is no key `role` at the top of the file; did you mean `roles`?"),
+    ("[roles.a.deny]\nretain = true", "line 2, column 1: there is no key `retain` in `roles.a.deny`"),
+    (
+        "[users.ann]\nroles = [\"a\"]",
+        "line 2, column 10: there is no role \"a\"; each role has a table [roles.NAME]",
+    ),
+    (
+        "[roles.sensor]\n[groups.g]\nroles = [\"senser\"]",
+        "there is no role \"senser\"; did you mean \"sensor\"?",
+    ),
+    ("[groups.g]\ngroups = [\"h\"]", "line 2, column 1: there is no key `groups` in `groups.g`"),
+    ("[groups.g]\nusers = [\"\"]", "line 1, column 9: no user has an empty name"),
+    ("[users.\"\"]\n", "line 1, column 8: no user has an empty name"),
+    (
+        "[roles.\"x y\"]\npublish = [\"a\", \"a/#/b\"]",
+        "line 2, column 17: `roles.\"x y\".publish`: this is no topic filter",
+    ),
+    (
+        "[roles.a]\nsubscribe = [\"$share/g/a\"]",
+        "line 2, column 14: `roles.a.subscribe`: rules are about the filter behind",
+    ),
+    ("[roles.a]\npublish = \"a\"", "line 2, column 11: `roles.a.publish` is a list of topic filters"),
+    (
+        "[roles.a]\npublish = [1]",
+        "line 2, column 12: `roles.a.publish` is a list of topic filters, in quotes",
+    ),
+    ("[roles.a]\nmax_qos = 3", "line 2, column 11: `roles.a.max_qos` is none of 0, 1 and 2"),
+    ("[roles.a]\nmessages_per_second = 0", "line 2, column 23: `roles.a.messages_per_second` is from 1 to"),
+    (
+        "[roles.a]\nbytes_per_second = \"1 MB\"",
+        "line 2, column 20: `roles.a.bytes_per_second` is a number of bytes",
+    ),
+    ("[roles.a]\nmax_qos = -1", "line 2, column 11: `roles.a.max_qos` cannot be negative"),
+    ("[roles.a]\nexpiry_max = 5", "line 2, column 14: `roles.a.expiry_max` is a time of at least one second"),
+    ("[roles.a]\nexpiry_max = \"10 ms\"", "line 2, column 14: `roles.a.expiry_max` is a time of at least"),
+    (
+        "[roles.a]\nclient_ids = \"x\"",
+        "line 2, column 14: `roles.a.client_ids` is a list of client identifiers",
+    ),
+    ("[roles.a]\nretain = 1", "line 2, column 10: `roles.a.retain` is `true` or `false`"),
+    ("[roles.a]\ndeny = [\"a\"]", "line 2, column 8: `roles.a.deny` is a table: write [roles.a.deny]"),
+    ("roles = []", "line 1, column 9: `roles` is a table: write [roles]"),
+    ("[roles]\na = 1", "line 2, column 5: `roles.a` is a table: write [roles.a]"),
+    ("[roles.a]\n\u{e9} x\n", "line 2, column"),
+    ("[roles.a]\n[roles.a]\n", "line 2, column"),
+];
+
 #[test]
 fn a_mistake_is_named_with_its_place() {
-    let rows = [
-        (
-            "[roles.a]\npublsh = []",
-            "line 2, column 1: there is no key `publsh` in `roles.a`; did you mean `publish`?",
-        ),
-        (
-            "[roles.a]\nzebra = 1",
-            "line 2, column 1: there is no key `zebra` in `roles.a`; there are: publish",
-        ),
-        (
-            "[role.a]",
-            "line 1, column 2: there is no key `role` at the top of the file; did you mean `roles`?",
-        ),
-        ("[roles.a.deny]\nretain = true", "line 2, column 1: there is no key `retain` in `roles.a.deny`"),
-        (
-            "[users.ann]\nroles = [\"a\"]",
-            "line 2, column 10: there is no role \"a\"; each role has a table [roles.NAME]",
-        ),
-        (
-            "[roles.sensor]\n[groups.g]\nroles = [\"senser\"]",
-            "there is no role \"senser\"; did you mean \"sensor\"?",
-        ),
-        ("[groups.g]\ngroups = [\"h\"]", "line 2, column 1: there is no key `groups` in `groups.g`"),
-        ("[groups.g]\nusers = [\"\"]", "line 1, column 9: no user has an empty name"),
-        ("[users.\"\"]\n", "line 1, column 8: no user has an empty name"),
-        (
-            "[roles.\"x y\"]\npublish = [\"a\", \"a/#/b\"]",
-            "line 2, column 17: `roles.\"x y\".publish`: this is no topic filter",
-        ),
-        (
-            "[roles.a]\nsubscribe = [\"$share/g/a\"]",
-            "line 2, column 14: `roles.a.subscribe`: rules are about the filter behind",
-        ),
-        ("[roles.a]\npublish = \"a\"", "line 2, column 11: `roles.a.publish` is a list of topic filters"),
-        (
-            "[roles.a]\npublish = [1]",
-            "line 2, column 12: `roles.a.publish` is a list of topic filters, in quotes",
-        ),
-        ("[roles.a]\nmax_qos = 3", "line 2, column 11: `roles.a.max_qos` is none of 0, 1 and 2"),
-        (
-            "[roles.a]\nmessages_per_second = 0",
-            "line 2, column 23: `roles.a.messages_per_second` is from 1 to",
-        ),
-        (
-            "[roles.a]\nbytes_per_second = \"1 MB\"",
-            "line 2, column 20: `roles.a.bytes_per_second` is a number of bytes",
-        ),
-        ("[roles.a]\nmax_qos = -1", "line 2, column 11: `roles.a.max_qos` cannot be negative"),
-        (
-            "[roles.a]\nexpiry_max = 5",
-            "line 2, column 14: `roles.a.expiry_max` is a time of at least one second",
-        ),
-        (
-            "[roles.a]\nexpiry_max = \"10 ms\"",
-            "line 2, column 14: `roles.a.expiry_max` is a time of at least",
-        ),
-        (
-            "[roles.a]\nclient_ids = \"x\"",
-            "line 2, column 14: `roles.a.client_ids` is a list of client identifiers",
-        ),
-        ("[roles.a]\nretain = 1", "line 2, column 10: `roles.a.retain` is `true` or `false`"),
-        ("[roles.a]\ndeny = [\"a\"]", "line 2, column 8: `roles.a.deny` is a table: write [roles.a.deny]"),
-        ("roles = []", "line 1, column 9: `roles` is a table: write [roles]"),
-        ("[roles]\na = 1", "line 2, column 5: `roles.a` is a table: write [roles.a]"),
-        ("[roles.a]\n\u{e9} x\n", "line 2, column"),
-        ("[roles.a]\n[roles.a]\n", "line 2, column"),
-    ];
-    for (text, expected) in rows {
+    for (text, expected) in MISTAKES {
         let problems = parse_rules(text).expect_err(text).to_string();
         assert!(problems.contains(expected), "{text}\n{problems}");
     }
