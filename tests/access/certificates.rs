@@ -20,6 +20,11 @@ struct Server {
 
 impl Server {
     fn start(identity: &str, rules: &str) -> Self {
+        Self::start_with(identity, "acl_file", rules)
+    }
+
+    /// A broker with rules in the file that this key names.
+    fn start_with(identity: &str, key_of_rules: &str, rules: &str) -> Self {
         let directory = TempDir::new().expect("there is a place for temporary files");
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -34,7 +39,7 @@ impl Server {
             path
         };
         let settings = format!(
-            "[auth]\nacl_file = {:?}\n[[listener]]\naddress = \"127.0.0.1:0\"\ntls_certificate = {:?}\ntls_key = {:?}\n\
+            "[auth]\n{key_of_rules} = {:?}\n[[listener]]\naddress = \"127.0.0.1:0\"\ntls_certificate = {:?}\ntls_key = {:?}\n\
              tls_client_ca = {:?}\ntls_client_certificate = \"optional\"\nclient_certificate_identity = \"{identity}\"\n",
             file("rules", rules),
             file("server.pem", &certificate.pem()),
@@ -91,6 +96,22 @@ async fn the_common_name_is_the_user() {
     server.refused(2);
     server.connect_with(&server.trusting()).await.expect_err("there is no certificate");
     server.refused(3);
+}
+
+/// The name counts, and not its proof.
+#[tokio::test]
+async fn a_name_in_a_certificate_has_the_roles_of_its_user() {
+    let rules = "[roles.device]\npublish = [\"d/%u\"]\n[roles.own]\npublish = [\"own\"]\n[every_user]\nroles = [\"device\"]\n\
+                 [groups.g]\nroles = [\"own\"]\nusers = [\"ann\", \"cat\"]\n";
+    let server = Server::start_with("cn", "rules_file", rules);
+    let ann = server.connect(&[(DnType::CommonName, "ann")]).await.expect("it is accepted");
+    assert!(may_publish(&ann, "d/ann").await && may_publish(&ann, "own").await);
+    let bob = server.connect(&[(DnType::CommonName, "bob")]).await.expect("it is accepted");
+    assert!(may_publish(&bob, "d/bob").await && !may_publish(&bob, "own").await);
+    for name in ["+", "#", "d/ann", "%u"] {
+        let client = server.connect(&[(DnType::CommonName, name)]).await.expect("it is accepted");
+        assert!(!may_publish(&client, "d/ann").await && !may_publish(&client, "own").await, "{name}");
+    }
 }
 
 #[tokio::test]

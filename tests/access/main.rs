@@ -6,6 +6,7 @@ mod login;
 mod mosquitto;
 mod programs;
 mod reload;
+mod roles;
 mod rules;
 mod sessions;
 mod tokens;

@@ -149,3 +149,70 @@ fn acl_test_names_the_line_that_decides() {
     let wrong = run(here, &["acl", "test", "--publish", "a/#"], "");
     assert_eq!(wrong.status.code(), Some(2));
 }
+
+const ROLES: &str = "\
+[roles.sensor]
+publish = [\"devices/%u/#\"]
+subscribe = [\"commands/%u/#\"]
+max_qos = 1
+retain = false
+[roles.guest]
+subscribe = [\"open/#\"]
+deny = { subscribe = [\"open/safe\"] }
+[groups.field]
+roles = [\"sensor\"]
+users = [\"ann\"]
+[every_user]
+roles = [\"guest\"]
+";
+
+#[test]
+fn acl_test_names_the_role_that_decides() {
+    let place = directory();
+    let here = place.path();
+    fs::write(here.join("roles.toml"), ROLES).expect("a file can be written");
+    fs::write(here.join("pondhawk.toml"), "[auth]\nrules_file = \"roles.toml\"\n")
+        .expect("it can be written");
+    let sensor = "role \"sensor\" of group \"field\"";
+    let rows: [(&str, i32, &str); 8] = [
+        (
+            "-u ann --publish devices/ann/t",
+            0,
+            &format!("allowed by {sensor}: publish \"devices/%u/#\" (roles.toml:2)"),
+        ),
+        (
+            "-u ann --publish devices/ann/t -q 2",
+            1,
+            "denied: messages have QoS 1 at most, and may not be retained, by",
+        ),
+        ("-u ann --publish devices/ann/t --retain", 1, "(roles.toml:2)"),
+        ("-u ann --publish devices/bob/t", 1, "denied: no rule matches (roles.toml)"),
+        (
+            "-u ann --subscribe commands/ann/+",
+            0,
+            "subscribe \"commands/%u/#\" (roles.toml:3); at QoS 1 at most",
+        ),
+        (
+            "-u bob --receive open/safe",
+            1,
+            "denied by role \"guest\" of every user: deny.receive \"open/safe\" (roles.toml:8)",
+        ),
+        ("--subscribe open/a", 1, "denied: no rule matches"),
+        ("-u bob --unsubscribe x", 0, "allowed: roles have no rules about the end of a subscription"),
+    ];
+    for (question, code, expected) in rows {
+        for file in [&[][..], &["--rules-file", "roles.toml"]] {
+            let words: Vec<&str> =
+                ["acl", "test"].into_iter().chain(question.split(' ')).chain(file.iter().copied()).collect();
+            let output = run(here, &words, "");
+            let said = text(&output.stdout);
+            assert_eq!(output.status.code(), Some(code), "{question}: {said}{}", text(&output.stderr));
+            assert!(said.contains(expected), "{question}: {said}");
+        }
+    }
+    let bad = ROLES.replace("every_user", "every_usr");
+    fs::write(here.join("roles.toml"), bad).expect("a file can be written");
+    let said = failed(here, &["check", "pondhawk.toml"]);
+    let place = "`rules_file`: roles.toml: line 12, column 2: there is no key `every_usr`";
+    assert!(said.contains(place) && said.contains("did you mean `every_user`?"), "{said}");
+}

@@ -56,7 +56,7 @@ const RULES: &[Rule] = &[
     pure(
         "auth",
         Layer::Core,
-        &["topic", "base"],
+        &["topic", "wire", "base"],
         &["argon2", "base64", "ipnet", "pbkdf2", "ring", "serde", "serde_json", "sha2", "subtle"],
     ),
     pure(
@@ -91,7 +91,7 @@ const RULES: &[Rule] = &[
         ],
     ),
     rule("journal", Layer::DataPlane, &["topic", "wire", "base", "protocol", "ledger", "record"]),
-    rule("config", Layer::ControlPlane, &["topic", "auth"]),
+    rule("config", Layer::ControlPlane, &["topic", "wire", "auth"]),
     // It writes our configuration as text, and knows nothing else of it.
     pure("mosquitto", Layer::ControlPlane, &[], &["strsim"]),
     rule("client", Layer::ControlPlane, &["topic", "wire", "base", "session"]),

@@ -2,7 +2,7 @@
 //!
 //! The facts are gathered before ([`Situation`]); what follows from them is a function of them alone.
 
-use auth::{Action, Decision, Realms, Reason};
+use auth::{Action, Decision, Held, Realms, Reason};
 use base::{Interest, Level, Principal};
 use serde_json::{Value, json};
 use topic::{TopicFilter, TopicName};
@@ -308,10 +308,29 @@ fn may(
         }
         Reason::Wildcards { role } => format!("role {role:?} refuses filters with wildcards"),
         Reason::Default => "the default of dynamic security decides".to_owned(),
+        Reason::Role(rule) => format!(
+            "{} {:?} in line {} decides, in role {:?}{}",
+            rule.kind.name(),
+            rule.filter,
+            rule.line,
+            rule.role,
+            of_holder(rule.held)
+        ),
+        Reason::Unsubscribe => "roles have no rules about the end of a subscription".to_owned(),
     };
     let verb = if is_allowed { "may" } else { "may not" };
     let text = format!("{client_id} ({user}) {verb} {what} {topic}: {why}", topic = topic.as_str());
     if is_allowed { Ok(text) } else { Err(text) }
+}
+
+/// The way on which a client has a role, behind the name of the role.
+fn of_holder(held: Held<'_>) -> String {
+    match held {
+        Held::User => String::new(),
+        Held::Group(group) => format!(" of group {group:?}"),
+        Held::EveryUser => " of every user".to_owned(),
+        Held::Anonymous => " of clients without a name".to_owned(),
+    }
 }
 
 #[cfg(test)]

@@ -6,19 +6,22 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use topic::{TopicFilter, TopicName};
+use wire::Qos;
 
 use crate::{
-    Action, Check, Client, Credential, Decision, DynamicSecurity, FilterAction, Mechanism, PasswordCheck,
-    PasswordHash, Permissions, Reason, Scheme, TokenCheck, Tokens, Users,
+    Action, Check, Client, Credential, Decision, DynamicSecurity, FilterAction, Limits, Mechanism,
+    PasswordCheck, PasswordHash, Permissions, Permit, Reason, Roles, Scheme, TokenCheck, Tokens, Users,
 };
 
 /// Identities and rules at one time.
 ///
 /// Without users, a name in CONNECT proves nothing and is taken as it is. Without permissions, everything is allowed.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Access {
     users: Option<Arc<Users>>,
     permissions: Option<Arc<Permissions>>,
+    /// Our own rules, which take the place of permissions.
+    roles: Option<Arc<Roles>>,
     /// Decides before users and permissions about those whom it knows.
     dynamic: Option<Arc<DynamicSecurity>>,
     /// Decides about passwords that are tokens.
@@ -90,7 +93,8 @@ impl Access {
     /// Identities and rules; `None` stands for no users and for no rules.
     #[must_use]
     pub fn new(users: Option<Users>, permissions: Option<Permissions>) -> Self {
-        Self { users: users.map(Arc::new), permissions: permissions.map(Arc::new), ..Self::default() }
+        let (users, permissions) = (users.map(Arc::new), permissions.map(Arc::new));
+        Self { users, permissions, ..Self::default() }
     }
 
     /// The same with tokens in the place of passwords.
@@ -99,15 +103,16 @@ impl Access {
         Self { tokens, ..self }
     }
 
+    /// The same with roles, which take the place of permissions.
+    #[must_use]
+    pub fn with_roles(self, roles: Roles) -> Self {
+        Self { roles: Some(Arc::new(roles)), ..self }
+    }
+
     /// The same with dynamic security, which decides first about everybody whom it knows.
     #[must_use]
     pub fn with_dynamic_security(&self, dynamic: Arc<DynamicSecurity>) -> Self {
-        Self {
-            users: self.users.clone(),
-            permissions: self.permissions.clone(),
-            dynamic: Some(dynamic),
-            tokens: self.tokens.clone(),
-        }
+        Self { dynamic: Some(dynamic), ..self.clone() }
     }
 
     /// Dynamic security, if there is any.
@@ -119,13 +124,13 @@ impl Access {
     /// Whether there are rules about topics.
     #[must_use]
     pub fn has_rules(&self) -> bool {
-        self.permissions.is_some() || self.dynamic.is_some()
+        self.permissions.is_some() || self.roles.is_some() || self.dynamic.is_some()
     }
 
     /// Whether there are rules about filters, beside those about topics.
     #[must_use]
     pub fn has_filter_rules(&self) -> bool {
-        self.dynamic.is_some()
+        self.roles.is_some() || self.dynamic.is_some()
     }
 
     /// Number of users, if there are users.
@@ -251,7 +256,47 @@ impl Access {
     /// Whether a client may use a topic.
     #[must_use]
     pub fn allows(&self, client: Client<'_>, topic: TopicName<'_>, action: Action) -> bool {
-        self.decide(client, topic, action).is_allowed
+        match action {
+            Action::Publish => self.permit(client, topic) != Permit::NONE,
+            Action::Receive => self.first_of(
+                |dynamic| Some(dynamic.decide(client, topic, action)?.is_allowed),
+                |roles| roles.receives(client, topic),
+                |permissions| permissions.allows(client, topic, action),
+                |otherwise| otherwise.is_allowed,
+            ),
+        }
+    }
+
+    /// The messages that a client may publish to a topic. Only roles know differences between messages.
+    #[must_use]
+    pub fn permit(&self, client: Client<'_>, topic: TopicName<'_>) -> Permit {
+        let all = |is_allowed| if is_allowed { Permit::ALL } else { Permit::NONE };
+        self.first_of(
+            |dynamic| Some(all(dynamic.decide(client, topic, Action::Publish)?.is_allowed)),
+            |roles| roles.permit(client, topic),
+            |permissions| all(permissions.allows(client, topic, Action::Publish)),
+            |otherwise| all(otherwise.is_allowed),
+        )
+    }
+
+    /// The highest QoS at which a client may subscribe to a filter; `None` if it may not.
+    #[must_use]
+    pub fn granted(&self, client: Client<'_>, filter: TopicFilter<'_>) -> Option<Qos> {
+        let all = |is_allowed: bool| is_allowed.then_some(Qos::ExactlyOnce);
+        self.first_of(
+            |dynamic| Some(all(dynamic.decide_filter(client, filter, FilterAction::Subscribe)?.is_allowed)),
+            |roles| roles.granted(client, filter),
+            |_| all(true),
+            |otherwise| all(otherwise.is_allowed),
+        )
+    }
+
+    /// The limits of a client, if it has some. Dynamic security has none for those whom it knows.
+    #[must_use]
+    pub fn limits(&self, user: Option<&str>) -> Option<&Arc<Limits>> {
+        let is_other =
+            user.is_some_and(|user| self.dynamic.as_ref().is_some_and(|dynamic| dynamic.knows(user)));
+        self.roles.as_ref().filter(|_| !is_other).map(|roles| roles.limits(user))
     }
 
     /// Whether a client may use a topic, and the reason.
@@ -259,7 +304,25 @@ impl Access {
     pub fn decide(&self, client: Client<'_>, topic: TopicName<'_>, action: Action) -> Decision<'_> {
         self.first_of(
             |dynamic| dynamic.decide(client, topic, action),
+            |roles| roles.decide(client, topic, action),
             |permissions| permissions.decide(client, topic, action),
+            |otherwise| otherwise,
+        )
+    }
+
+    /// Whether a client may publish a message with this QoS and RETAIN, and the reason.
+    #[must_use]
+    pub fn decide_publish(
+        &self,
+        client: Client<'_>,
+        topic: TopicName<'_>,
+        (qos, retain): (Qos, bool),
+    ) -> Decision<'_> {
+        self.first_of(
+            |dynamic| dynamic.decide(client, topic, Action::Publish),
+            |roles| roles.decide_publish(client, topic, (qos, retain)),
+            |permissions| permissions.decide(client, topic, Action::Publish),
+            |otherwise| otherwise,
         )
     }
 
@@ -273,23 +336,32 @@ impl Access {
     ) -> Decision<'_> {
         self.first_of(
             |dynamic| dynamic.decide_filter(client, filter, action),
+            |roles| roles.decide_filter(client, filter, action),
             |_| Decision { is_allowed: true, reason: Reason::Subscription },
+            |otherwise| otherwise,
         )
     }
 
-    /// The decision of dynamic security, or else that of the permissions. Where neither says anything, nothing is allowed if
-    /// there is dynamic security, and everything without rules.
-    fn first_of<'a>(
+    /// The decision of dynamic security, or else that of the roles or the permissions. Where none of them says anything, nothing
+    /// is allowed if there is dynamic security, and everything without rules.
+    fn first_of<'a, T>(
         &'a self,
-        of_dynamic: impl FnOnce(&'a DynamicSecurity) -> Option<Decision<'a>>,
-        of_permissions: impl FnOnce(&'a Permissions) -> Decision<'a>,
-    ) -> Decision<'a> {
+        of_dynamic: impl FnOnce(&'a DynamicSecurity) -> Option<T>,
+        of_roles: impl FnOnce(&'a Roles) -> T,
+        of_permissions: impl FnOnce(&'a Permissions) -> T,
+        otherwise: impl FnOnce(Decision<'a>) -> T,
+    ) -> T {
         let dynamic = self.dynamic.as_deref();
-        match (dynamic.and_then(of_dynamic), self.permissions.as_deref()) {
-            (Some(decision), _) => decision,
+        if let Some(decision) = dynamic.and_then(of_dynamic) {
+            return decision;
+        }
+        match (self.roles.as_deref(), self.permissions.as_deref()) {
+            (Some(roles), _) => of_roles(roles),
             (None, Some(permissions)) => of_permissions(permissions),
-            (None, None) if dynamic.is_some() => Decision { is_allowed: false, reason: Reason::NoMatch },
-            (None, None) => Decision { is_allowed: true, reason: Reason::NoRules },
+            (None, None) if dynamic.is_some() => {
+                otherwise(Decision { is_allowed: false, reason: Reason::NoMatch })
+            }
+            (None, None) => otherwise(Decision { is_allowed: true, reason: Reason::NoRules }),
         }
     }
 }

@@ -6,7 +6,7 @@ use topic::MAX_BYTES;
 
 use crate::Permissions;
 use crate::file::BLANKS;
-use crate::tree::{Grant, Line, Names, Tree};
+use crate::tree::{Grant, Line, Marks, Names, Tree};
 
 /// Largest number of lines of a list.
 const LINES_MAX: usize = 10_000_000;
@@ -32,7 +32,7 @@ impl Permissions {
                 Some(Statement::Rule { is_pattern, grant, filter }) => {
                     let tree = permissions.section(user, is_pattern);
                     let names = if is_pattern { Names::Parts } else { Names::None };
-                    tree.add(filter, names, grant, line_number);
+                    tree.add(filter, names, &Marks::of(grant, line_number));
                 }
             }
         }

@@ -5,8 +5,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use base::{Principal, Realm, Subscriber, Tenant};
 use topic::{TopicFilter, TopicName};
+use wire::Qos;
 
-use crate::{Access, Action, Bans, Client, Decision, DynamicSecurity, FilterAction, Reason};
+use crate::{Access, Action, Bans, Client, Decision, DynamicSecurity, FilterAction, Permit, Reason};
 
 /// The users and rules of all listeners at one time. Nothing in it ever changes.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub struct Realms {
     all: Vec<(Box<str>, Arc<Access>)>,
     has_rules: bool,
     has_filter_rules: bool,
+    /// Whether a realm has dynamic security, and commands for it.
+    has_commands: bool,
     /// By number, as far as there are some.
     tenants: Vec<Option<Arc<Tenant>>>,
     /// By number, as far as there are some: the tenants of clients with tokens, whose names come from the issuer.
@@ -36,14 +39,9 @@ impl Realms {
     pub fn new(all: Vec<(Box<str>, Arc<Access>)>) -> Self {
         let has_rules = all.iter().any(|(_, access)| access.has_rules());
         let has_filter_rules = all.iter().any(|(_, access)| access.has_filter_rules());
-        Self {
-            all,
-            has_rules,
-            has_filter_rules,
-            tenants: Vec::new(),
-            bearers: Vec::new(),
-            former: Vec::new(),
-        }
+        let has_commands = all.iter().any(|(_, access)| access.dynamic_security().is_some());
+        let (tenants, bearers, former) = (Vec::new(), Vec::new(), Vec::new());
+        Self { all, has_rules, has_filter_rules, has_commands, tenants, bearers, former }
     }
 
     /// The same realms with their tenants, by number. A realm without one has no users and no mount point.
@@ -190,38 +188,74 @@ impl Realms {
         action: Action,
     ) -> Decision<'_> {
         let client = Client { user: principal.user.as_deref(), client_id };
-        match self.access(principal.realm) {
+        match self.asked(principal.realm, topic) {
+            Ok(access) => access.decide(client, topic, action),
+            Err(is_allowed) => Decision { is_allowed, reason: Reason::NoMatch },
+        }
+    }
+
+    /// The messages that a user may publish to a topic.
+    #[must_use]
+    pub fn permit(&self, principal: &Principal, client_id: &str, topic: TopicName<'_>) -> Permit {
+        let client = Client { user: principal.user.as_deref(), client_id };
+        match self.asked(principal.realm, topic) {
+            Ok(access) => access.permit(client, topic),
+            Err(true) => Permit::ALL,
+            Err(false) => Permit::NONE,
+        }
+    }
+
+    /// The rules that decide about a topic, or else the decision.
+    fn asked(&self, realm: Realm, topic: TopicName<'_>) -> Result<&Access, bool> {
+        match self.access(realm) {
             // Commands and answers belong to the administrators of realms that have some.
-            Some(access) if self.controls(topic) && !access.has_filter_rules() => {
-                Decision { is_allowed: false, reason: Reason::NoMatch }
-            }
-            Some(access) => access.decide(client, topic, action),
-            None => Decision { is_allowed: !self.has_rules, reason: Reason::NoMatch },
+            Some(access) if self.controls(topic) && access.dynamic_security().is_none() => Err(false),
+            Some(access) => Ok(access),
+            None => Err(!self.has_rules),
         }
     }
 
     /// Whether a session may use a topic. Without rules this costs one comparison.
     #[must_use]
     pub fn allow(&self, session: &Subscriber, topic: TopicName<'_>, action: Action) -> bool {
-        !self.has_rules || self.decide(&session.principal(), &session.client_id, topic, action).is_allowed
+        if !self.has_rules {
+            return true;
+        }
+        let principal = session.principal();
+        let client = Client { user: principal.user.as_deref(), client_id: &session.client_id };
+        self.asked(principal.realm, topic)
+            .map_or_else(|is_allowed| is_allowed, |access| access.allows(client, topic, action))
     }
 
-    /// Whether a session may change its subscriptions in this way. Without rules about filters this costs one comparison.
+    /// The highest QoS at which a session may subscribe to a filter; `None` if it may not. Without rules about filters this costs
+    /// one comparison.
     #[must_use]
-    pub fn allow_filter(&self, session: &Subscriber, filter: TopicFilter<'_>, action: FilterAction) -> bool {
+    pub fn granted(&self, session: &Subscriber, filter: TopicFilter<'_>) -> Option<Qos> {
+        if !self.has_filter_rules {
+            return Some(Qos::ExactlyOnce);
+        }
+        let principal = session.principal();
+        let client = Client { user: principal.user.as_deref(), client_id: &session.client_id };
+        self.access(principal.realm)?.granted(client, filter)
+    }
+
+    /// Whether a session may end a subscription. Without rules about filters this costs one comparison.
+    #[must_use]
+    pub fn may_unsubscribe(&self, session: &Subscriber, filter: TopicFilter<'_>) -> bool {
         if !self.has_filter_rules {
             return true;
         }
         let principal = session.principal();
         let client = Client { user: principal.user.as_deref(), client_id: &session.client_id };
         let access = self.access(principal.realm);
-        access.is_some_and(|access| access.decide_filter(client, filter, action).is_allowed)
+        access
+            .is_some_and(|access| access.decide_filter(client, filter, FilterAction::Unsubscribe).is_allowed)
     }
 
     /// Whether a topic is one of those to which administrators publish commands, so that no message to it has receivers.
     #[must_use]
     pub fn controls(&self, topic: TopicName<'_>) -> bool {
-        self.has_filter_rules && topic.first_level() == "$CONTROL"
+        self.has_commands && topic.first_level() == "$CONTROL"
     }
 
     /// Whether any realm has rules about filters.

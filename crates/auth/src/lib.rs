@@ -30,6 +30,7 @@ mod guard;
 mod password;
 mod permissions;
 mod remembered;
+mod roles;
 mod scram;
 mod token;
 mod tree;
@@ -48,6 +49,9 @@ pub use guard::{Guard, Realms};
 pub use password::{HashError, PasswordHash, SALT_BYTES, Scheme, Workspace};
 pub use permissions::{Action, Client, Decision, FilterAction, Permissions, Reason, Rule};
 pub use remembered::Remembered;
+pub use roles::{
+    Deciding, Held, Holder, IdPattern, Limits, Permit, RoleId, Roles, RolesBuilder, RolesError, RuleKind,
+};
 pub use scram::{Credential, Exchange, Mechanism, SCRAM_BYTES_MAX, ScramCheck, ScramProblem};
 pub use token::{
     Algorithm, Bearer, KeysError, TOKEN_BYTES_MAX, TokenCheck, TokenKeys, TokenProblem, TokenRules, Tokens,

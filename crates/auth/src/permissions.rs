@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use topic::TopicName;
 
-use crate::AclKind;
 use crate::tree::{Line, Marks, Tree};
+use crate::{AclKind, Deciding};
 
 /// A client, as rules know it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +74,10 @@ pub enum Reason<'a> {
     },
     /// No entry of dynamic security decides, and its default does.
     Default,
+    /// A rule of a role decides. If it allows something and the client may not, it allows less than the client asks for.
+    Role(Deciding<'a>),
+    /// Roles have no rules about the end of a subscription.
+    Unsubscribe,
 }
 
 /// The place of a rule.

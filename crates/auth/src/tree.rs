@@ -19,6 +19,12 @@ pub(crate) enum Grant {
     Deny,
 }
 
+/// The marks that rules leave in a tree, and that a walk adds up.
+pub(crate) trait Merge: Default + PartialEq {
+    /// Adds the marks of other rules that match.
+    fn merge(&mut self, other: &Self);
+}
+
 /// The first line of each kind among rules that match.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Marks {
@@ -28,22 +34,28 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    fn set(&mut self, grant: Grant, line: Line) {
-        let of = match grant {
+    /// The marks of one rule.
+    pub(crate) fn of(grant: Grant, line: Line) -> Self {
+        match grant {
             Grant::Deny => Self { deny: Some(line), ..Self::default() },
             Grant::Read => Self { read: Some(line), ..Self::default() },
             Grant::Write => Self { write: Some(line), ..Self::default() },
             Grant::ReadWrite => Self { read: Some(line), write: Some(line), deny: None },
-        };
-        self.add(&of);
+        }
     }
+}
 
-    fn add(&mut self, other: &Self) {
-        let first = |a: Option<Line>, b: Option<Line>| [a, b].into_iter().flatten().min();
+impl Merge for Marks {
+    fn merge(&mut self, other: &Self) {
         self.deny = first(self.deny, other.deny);
         self.read = first(self.read, other.read);
         self.write = first(self.write, other.write);
     }
+}
+
+/// The line that stands first.
+pub(crate) fn first(one: Option<Line>, other: Option<Line>) -> Option<Line> {
+    [one, other].into_iter().flatten().min()
 }
 
 /// The places in a filter where `%c` and `%u` stand for names.
@@ -100,7 +112,7 @@ impl Template {
 
 /// A node: the levels of filters up to here are the same.
 #[derive(Debug, Default)]
-struct Node {
+struct Node<M> {
     /// Nodes behind a level with this text.
     literals: BTreeMap<Box<str>, usize>,
     /// The node behind `+`.
@@ -108,9 +120,9 @@ struct Node {
     /// Nodes behind levels with names.
     templates: Vec<(Template, usize)>,
     /// Rules whose filter ends here.
-    here: Marks,
+    here: M,
     /// Rules whose filter ends here with `#`.
-    below: Marks,
+    below: M,
 }
 
 /// Rules of one owner.
@@ -119,33 +131,42 @@ struct Node {
 /// to the power of the level, plus those of templates, and never more than the tree has at this depth. The number of rules
 /// that do not match does not count, apart from the depth of a search tree.
 #[derive(Debug)]
-pub(crate) struct Tree {
-    nodes: Vec<Node>,
+pub(crate) struct Tree<M = Marks> {
+    nodes: Vec<Node<M>>,
 }
 
-impl Default for Tree {
+/// Whether a wildcard in the first level of a rule covers filters that begin with `$`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hidden {
+    /// It does not, as it does not match topics that begin with `$`.
+    Apart,
+    /// It does, as in the dynamic security of Mosquitto.
+    Covered,
+}
+
+impl<M: Default> Default for Tree<M> {
     fn default() -> Self {
         Self { nodes: vec![Node::default()] }
     }
 }
 
-impl Tree {
+impl<M: Merge> Tree<M> {
     /// Whether there are no rules.
     pub(crate) fn is_empty(&self) -> bool {
         let [root] = &self.nodes[..] else { return false };
-        root.below == Marks::default()
+        root.below == M::default()
     }
 
-    /// Adds a rule. The wildcards of the filter are in valid places.
-    pub(crate) fn add(&mut self, filter: &str, names: Names, grant: Grant, line: Line) {
+    /// Adds the marks of a rule. The wildcards of the filter are in valid places.
+    pub(crate) fn add(&mut self, filter: &str, names: Names, marks: &M) {
         let mut at = 0;
         for level in filter.split('/') {
             if level == "#" {
-                return self.nodes[at].below.set(grant, line);
+                return self.nodes[at].below.merge(marks);
             }
             at = self.step(at, level, names);
         }
-        self.nodes[at].here.set(grant, line);
+        self.nodes[at].here.merge(marks);
     }
 
     /// The node behind a level, which is made if there is none.
@@ -180,9 +201,9 @@ impl Tree {
         found
     }
 
-    /// The first line of each kind among the rules that match.
-    pub(crate) fn walk(&self, topic: TopicName<'_>, client: Client<'_>) -> Marks {
-        let mut marks = Marks::default();
+    /// The marks of the rules that match.
+    pub(crate) fn walk(&self, topic: TopicName<'_>, client: Client<'_>) -> M {
+        let mut marks = M::default();
         let (mut nodes, mut next) = (vec![0], Vec::new());
         for (number, level) in topic.levels().enumerate() {
             // A wildcard in the first level does not match a topic that begins with `$` [MQTT-4.7.2-1].
@@ -190,7 +211,7 @@ impl Tree {
             for node in nodes.drain(..).map(|at: usize| &self.nodes[at]) {
                 count_visit();
                 if !is_hidden {
-                    marks.add(&node.below);
+                    marks.merge(&node.below);
                     next.extend(node.any);
                 }
                 next.extend(node.literals.get(level));
@@ -203,27 +224,29 @@ impl Tree {
             std::mem::swap(&mut nodes, &mut next);
         }
         for at in nodes {
-            marks.add(&self.nodes[at].here);
-            marks.add(&self.nodes[at].below);
+            marks.merge(&self.nodes[at].here);
+            marks.merge(&self.nodes[at].below);
         }
         marks
     }
 
-    /// The first line of each kind among the rules whose filters match every topic that a valid `filter` matches.
+    /// The marks of the rules whose filters match every topic that a valid `filter` matches.
     ///
-    /// Wildcards in the first level of a rule also cover filters that begin with `$`. A name never stands for a wildcard: `%c`
-    /// does not cover `+`, whatever the client is called.
-    pub(crate) fn cover(&self, filter: &str, client: Client<'_>) -> Marks {
-        let mut marks = Marks::default();
+    /// A name never stands for a wildcard: `%c` does not cover `+`, whatever the client is called.
+    pub(crate) fn cover(&self, filter: &str, client: Client<'_>, hidden: Hidden) -> M {
+        let mut marks = M::default();
         let (mut nodes, mut next) = (vec![0], Vec::new());
         for (number, level) in filter.split('/').enumerate() {
             let is_rest = level == "#";
+            let is_hidden = hidden == Hidden::Apart && number == 0 && level.starts_with('$');
             for node in nodes.drain(..).map(|at: usize| &self.nodes[at]) {
                 count_visit();
-                marks.add(&node.below);
-                match node.any {
+                if !is_hidden {
+                    marks.merge(&node.below);
+                }
+                match node.any.filter(|_| !is_hidden) {
                     // Every topic has a first level, so `+/#` covers `#`.
-                    Some(any) if is_rest && number == 0 => marks.add(&self.nodes[any].below),
+                    Some(any) if is_rest && number == 0 => marks.merge(&self.nodes[any].below),
                     Some(any) if !is_rest => next.push(any),
                     _ => {}
                 }
@@ -243,11 +266,18 @@ impl Tree {
             std::mem::swap(&mut nodes, &mut next);
         }
         for at in nodes {
-            marks.add(&self.nodes[at].here);
-            marks.add(&self.nodes[at].below);
+            marks.merge(&self.nodes[at].here);
+            marks.merge(&self.nodes[at].below);
         }
         marks
     }
+}
+
+/// Whether wildcards are in valid places. `$share/…` is a text like others here.
+pub(crate) fn is_filter(text: &str) -> bool {
+    let before = text.strip_suffix('#').filter(|rest| rest.is_empty() || rest.ends_with('/')).unwrap_or(text);
+    let is_level = |level: &str| level == "+" || !level.contains(['+', '#', '\0']);
+    !text.is_empty() && text.len() <= topic::MAX_BYTES && before.split('/').all(is_level)
 }
 
 /// A walk has come to a node: tests count that.
@@ -271,7 +301,7 @@ mod tests {
     fn tree(filters: impl IntoIterator<Item = String>, names: Names) -> Tree {
         let mut tree = Tree::default();
         for (filter, line) in filters.into_iter().zip(1..) {
-            tree.add(&filter, names, Grant::Read, Line::new(line).expect("not 0"));
+            tree.add(&filter, names, &Marks::of(Grant::Read, Line::new(line).expect("not 0")));
         }
         tree
     }

@@ -14,6 +14,7 @@ use crate::filters::{Filters, Shapes};
 use crate::login::Verifying;
 use crate::login::scram::Authenticating;
 use crate::mount::MountNumber;
+use crate::pace::Pace;
 use crate::pressure::Blocker;
 use crate::publish::Route;
 use crate::requests::Request;
@@ -98,6 +99,8 @@ pub(crate) struct Aside {
     pub(crate) controlling: Option<Controlling>,
     /// Messages that it may not publish, and has.
     pub(crate) denied: u64,
+    /// The limits of its messages in each second, if its roles have some.
+    pub(crate) pace: Option<Box<Pace>>,
 }
 
 /// Of a client that has none of it.
@@ -121,6 +124,7 @@ impl Aside {
         authenticating: None,
         controlling: None,
         denied: 0,
+        pace: None,
     };
 
     fn is_nothing(&self) -> bool {
@@ -128,7 +132,8 @@ impl Aside {
         let Self { held_for, expiry_secs, ends_ms, untaken_answer_bytes, verifying, denied, .. } = self;
         let holds = shapes.is_some() || walks.is_some() || request.is_some() || recording.is_some();
         let waits = joining.is_some() || deferred.is_some() || shares.is_some() || held_for.is_some();
-        if self.controlling.is_some() || self.authenticating.is_some() || self.until_unix_secs.is_some() {
+        let is_begun = self.controlling.is_some() || self.authenticating.is_some();
+        if is_begun || self.until_unix_secs.is_some() || self.pace.is_some() {
             return false;
         }
         let counts = *untaken_answer_bytes > 0 || *denied > 0;
@@ -241,7 +246,7 @@ impl Client {
     pub(crate) fn waits(&self) -> bool {
         let aside = self.aside();
         let is_asking = aside.request.is_some() || aside.controlling.is_some();
-        self.session.is_claiming() || is_asking || self.is_resuming
+        self.session.is_claiming() || is_asking || self.is_resuming || self.is_paced()
     }
 
     /// The ledger is asked for a shared filter, which it may refuse. Returns how much memory that takes, in bytes.

@@ -139,7 +139,9 @@ impl Shard {
         let refusal = ConnectRefusal::try_from(reason).unwrap_or(ConnectRefusal::ServerUnavailable);
         self.send(id, &ConnAck::refused(refusal).into(), to);
         let why = match reason {
-            ReasonCode::QuotaExceeded => "there is no room for another session",
+            ReasonCode::QuotaExceeded => {
+                "there is no room for another session, or its user has as many connections as it may"
+            }
             ReasonCode::NotAuthorized => {
                 self.counters.refused_owner.add(1);
                 "its client identifier belongs to a session of another user"

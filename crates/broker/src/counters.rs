@@ -174,6 +174,8 @@ counters! {
     refused_draining: "refused/draining",
     /// Connections ended because the broker was being drained.
     ended_draining: "ended/draining",
+    /// CONNECT packets with a client identifier that the roles of their user do not permit.
+    refused_client_id: "refused/client_id",
     /// Connections ended because their client identifier, user or address was banned.
     ended_banned: "ended/banned",
     /// Connections ended because their user was removed, or has another password, or the key of their token was removed.
@@ -184,6 +186,8 @@ counters! {
     ended_reload: "ended/reload",
     /// PUBLISH packets that their client may not publish.
     denied_publish: "denied/publish",
+    /// PUBLISH packets refused because the rules of the client allow its topic, and not its QoS or RETAIN.
+    denied_level: "denied/qos_or_retain",
     /// Subscriptions that their client may not have.
     denied_subscribe: "denied/subscribe",
     /// Subscriptions that their client may not end.
@@ -227,6 +231,8 @@ counters! {
     held_publishers: "held/publishers",
     /// How often a publisher was not read because a subscriber of its was full.
     paused_publishers: "paused/publishers",
+    /// How often a client was not read for a while, because its roles limit its messages in each second.
+    paced_publish: "paused/pace",
     /// How often a subscriber was found to make no progress.
     slow_subscribers: "slow/subscribers",
     /// How often accepting paused because the process was out of descriptors.

@@ -49,7 +49,9 @@ impl Shard {
         }
         self.waiting.add(id, &blocker, line);
         client.blocked = Some(Box::new(blocker));
-        let is_publisher = !matches!(client.blocked.as_deref(), Some(Blocker::Request | Blocker::Control));
+        let is_other =
+            |blocker: &Blocker| matches!(blocker, Blocker::Request | Blocker::Control | Blocker::Pace);
+        let is_publisher = !client.blocked.as_deref().is_some_and(is_other);
         self.counters.paused_publishers.add(u64::from(is_publisher));
         to.pause(id);
         true
@@ -75,10 +77,14 @@ impl Shard {
         if client.blocked.take().is_none() {
             return;
         }
+        client.end_pace(now);
         if client.aside().request.is_some() {
             self.block(id, Blocker::Request, to);
         } else if client.aside().controlling.is_some() {
             self.block(id, Blocker::Control, to);
+        } else if client.is_paced() {
+            self.block(id, Blocker::Pace, to);
+            self.arm(id, now);
         } else if let Some(next) = client.route.as_ref().and_then(|route| route.blocker(self.id, to)) {
             self.block_unread(id, next, to);
         }

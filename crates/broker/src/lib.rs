@@ -24,6 +24,7 @@ mod flow;
 mod kinds;
 mod login;
 mod mount;
+mod pace;
 mod pressure;
 mod publish;
 mod relief;

@@ -11,6 +11,7 @@ use crate::client::{Client, Clients};
 use crate::effects::Outside;
 use crate::ending::{By, Ending};
 use crate::kinds::Kinds;
+use crate::pace::Pace;
 use crate::{Effects, Shard};
 
 mod bearer;
@@ -202,6 +203,7 @@ impl Shard {
         principal: Principal,
         to: &mut Outside<'_, impl Effects>,
     ) {
+        let limits = self.limits(&principal);
         if principal != Principal::default() {
             claim.subscriber.set_principal(Arc::new(principal));
         }
@@ -209,8 +211,20 @@ impl Shard {
             return self.turn_away_stranger(id, BANNED, claim, to);
         }
         // It may have begun while the password was checked.
-        let Some(claim) = self.refuse_by_drain(id, claim, to) else { return };
+        let Some(mut claim) = self.refuse_by_drain(id, claim, to) else { return };
+        let principal = claim.subscriber.principal();
+        let named = auth::Client { user: principal.user.as_deref(), client_id: &claim.subscriber.client_id };
+        if limits.as_ref().is_some_and(|limits| !limits.permit_client_id(named)) {
+            return self.turn_away_stranger(id, CLIENT_ID, claim, to);
+        }
         let Some(client) = self.clients.get_mut(id) else { return };
+        if let Some(limits) = limits {
+            client.session.limit_expiry(limits.expiry_secs_max.unwrap_or(u32::MAX));
+            claim.expiry_secs = client.session.expiry_secs();
+            if let Some(pace) = Pace::new(&limits, to.now) {
+                client.make_aside().pace = Some(pace);
+            }
+        }
         client.subscriber = Some(Arc::clone(&claim.subscriber));
         to.pause(id);
         to.command(Command::Claim(Box::new(claim)));
@@ -349,6 +363,11 @@ const DISABLED: Stranger = Stranger {
     refusal: ConnectRefusal::NotAuthorized,
     why: "its user is disabled",
     counter: |counters| &counters.refused_password,
+};
+const CLIENT_ID: Stranger = Stranger {
+    refusal: ConnectRefusal::ClientIdentifierNotValid,
+    why: "the roles of its user do not permit its client identifier",
+    counter: |counters| &counters.refused_client_id,
 };
 const BANNED: Stranger = Stranger {
     refusal: ConnectRefusal::Banned,

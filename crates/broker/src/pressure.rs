@@ -38,6 +38,8 @@ pub(crate) enum Blocker {
     Request,
     /// Commands of its are being carried out.
     Control,
+    /// It has published more than its roles allow in this time.
+    Pace,
 }
 
 /// Which of the publishers that wait for a shard or the ledger go first. A publisher that is read may take all the room there
@@ -81,7 +83,7 @@ impl Waiting {
             Blocker::Subscriber { subscriber, .. } => self.add_for(publisher, subscriber),
             Blocker::Shard(shard) => self.shards.entry(*shard).or_default().push(publisher, line),
             Blocker::Ledger => self.ledger.push(publisher, line),
-            Blocker::Itself | Blocker::Answers | Blocker::Request | Blocker::Control => {}
+            Blocker::Itself | Blocker::Answers | Blocker::Request | Blocker::Control | Blocker::Pace => {}
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use auth::Action;
+use auth::{Action, Permit};
 use base::{
     Budget, ConnectionId, Dispatch, Lane, Level, Member, Message, Place, Purpose, ShardId, Subscriber, Ticket,
 };
@@ -31,6 +31,8 @@ pub(crate) struct Route {
     topic: Box<str>,
     generation: Generation,
     pub(crate) targets: Arc<Targets>,
+    /// The messages that the publisher may send to the topic.
+    permit: Permit,
     /// The publisher's count of posted commands after the last one for this topic: until that one is decided,
     /// a later message must not overtake it (rule 6 of `protocol::order`).
     undecided: u32,
@@ -88,9 +90,12 @@ impl Route {
 }
 
 /// The reason why a message has no route.
+#[derive(Clone, Copy)]
 enum NoRoute {
     /// The message is refused.
     Refused(ReasonCode),
+    /// The rules allow messages to the topic, and not with this QoS or RETAIN.
+    TooHigh,
     /// The message has commands for the broker itself.
     Control,
 }
@@ -110,6 +115,7 @@ impl Shard {
         (bytes, len): (&[u8], usize),
         to: &mut Outside<'_, impl Effects>,
     ) -> usize {
+        let bytes = if self.keep_pace(id, len, to) { &bytes[..len] } else { bytes };
         let Some(client) = self.clients.get_mut(id) else { return len };
         if client.ends_ms().is_some()
             && let Some(ticket) = publish.ticket()
@@ -126,12 +132,8 @@ impl Shard {
         }
         let mut route = match self.route(id, publish) {
             Ok(route) => route,
-            Err(NoRoute::Control) => {
-                self.control(id, publish, to);
-                return len;
-            }
-            Err(NoRoute::Refused(reason)) => {
-                self.refuse_publish(id, publish, reason, to);
+            Err(why) => {
+                self.end_unrouted(id, publish, why, to);
                 return len;
             }
         };
@@ -168,6 +170,25 @@ impl Shard {
         consumed
     }
 
+    /// Takes in a message without a route.
+    fn end_unrouted(
+        &mut self,
+        id: ConnectionId,
+        publish: &Incoming<'_>,
+        why: NoRoute,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
+        match why {
+            NoRoute::Control => self.control(id, publish, to),
+            NoRoute::Refused(reason) => self.refuse_publish(id, publish, reason, to),
+            NoRoute::TooHigh => {
+                self.counters.denied_level.add(1);
+                self.note_denied(id, publish.topic(), to);
+                self.complete_some(id, publish.ticket(), ReasonCode::NotAuthorized, to);
+            }
+        }
+    }
+
     /// Drops a message that is not to be routed, and answers it.
     fn refuse_publish(
         &mut self,
@@ -177,6 +198,7 @@ impl Shard {
         to: &mut Outside<'_, impl Effects>,
     ) {
         if reason == ReasonCode::NotAuthorized {
+            self.counters.denied_publish.add(1);
             self.note_denied(id, publish.topic(), to);
         } else {
             self.counters.publish_received.add(1);
@@ -241,35 +263,45 @@ impl Shard {
             self.tally.sub(Purpose::Routes, cached_bytes);
             return Err(NoRoute::Refused(reason));
         }
+        let (qos, retain) = (publish.packet.delivery.qos(), publish.packet.retain);
         let same_topic = match same_topic {
-            Some(route) if self.index.is_current(route.generation) => return Ok(route),
+            Some(route) if self.index.is_current(route.generation) && route.permit.allows(qos, retain) => {
+                return Ok(route);
+            }
             same_topic => same_topic,
         };
         self.tally.sub(Purpose::Routes, cached_bytes);
         // Before the lookup, so that a change during it is noticed: rule 12 of `protocol::order`.
         let generation = self.index.generation(topic);
         let rules = self.guard.has_rules().then(|| self.guard.current());
-        let may = |session: &Subscriber, action| {
-            rules.as_ref().is_none_or(|rules| rules.allow(session, topic, action))
-        };
-        if client.subscriber.as_ref().is_some_and(|own| !may(own, Action::Publish)) {
+        let permit = rules
+            .as_ref()
+            .zip(client.subscriber.as_ref())
+            .map_or(Permit::ALL, |(rules, own)| rules.permit(&own.principal(), &own.client_id, topic));
+        if permit == Permit::NONE {
             return Err(NoRoute::Refused(ReasonCode::NotAuthorized));
+        }
+        if !permit.allows(qos, retain) {
+            return Err(NoRoute::TooHigh);
         }
         if rules.as_ref().is_some_and(|rules| rules.controls(topic)) {
             return Err(NoRoute::Control);
         }
         let publisher = Some(client.client_id());
-        let reads = |receiver: &Subscriber| may(receiver, Action::Receive);
+        let reads = |receiver: &Subscriber| {
+            rules.as_ref().is_none_or(|rules| rules.allow(receiver, topic, Action::Receive))
+        };
         let targets = Arc::new(Targets::look_up_that(&self.index, topic, publisher, reads));
         self.steps += targets.examined as u64;
         let route = Box::new(match same_topic {
-            Some(route) => Route { generation, targets, ..*route },
+            Some(route) => Route { generation, targets, permit, ..*route },
             None => Route {
                 topic: topic.as_str().into(),
                 generation,
                 targets,
+                permit,
                 undecided: client.posted,
-                qos: publish.packet.delivery.qos(),
+                qos,
             },
         });
         self.tally.add(Purpose::Routes, route.size_bytes());

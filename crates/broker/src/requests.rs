@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU32;
 
-use auth::FilterAction;
 use base::{Budget, ConnectionId, Purpose};
 use topic::TopicFilter;
 use wire::{
@@ -209,7 +208,7 @@ impl Shard {
             || budget.has_share_of_subscriptions(client.subscription_bytes);
         let version = client.session.version();
         let (offered, mount) = (client.session.offered(&self.settings), self.mounts.of(client).cloned());
-        let may = self.filter_rules(id, FilterAction::Subscribe);
+        let granted = self.subscribe_rules(id);
         let (mut asked, mut denied) = (Vec::new(), 0);
         while *left > 0
             && let Some(subscription) = items.next()
@@ -223,18 +222,22 @@ impl Shard {
             });
             let filter = filter
                 .and_then(|filter| accept(filter, identifier.is_some(), version, (&self.settings, offered)));
-            let filter = filter
-                .and_then(|filter| if may(filter) { Ok(filter) } else { Err(SubAckReason::NotAuthorized) });
+            let filter =
+                filter.and_then(|filter| Ok((filter, granted(filter).ok_or(SubAckReason::NotAuthorized)?)));
             denied += u64::from(filter == Err(SubAckReason::NotAuthorized));
-            let admitted = filter.and_then(|filter| self.admit(id, filter, is_tight).map(|()| filter));
-            if let Ok(filter) = admitted
+            let admitted =
+                filter.and_then(|(filter, qos)| self.admit(id, filter, is_tight).map(|()| (filter, qos)));
+            if let Ok((filter, _)) = admitted
                 && filter.shared().is_some()
                 && let Some(client) = self.clients.get_mut(id)
             {
                 let bytes = client.begin_joining(filter.as_str());
                 self.tally.add(Purpose::Subscriptions, bytes);
             }
-            asked.push(admitted.map(|filter| grant(filter, &subscription, identifier, offered)));
+            asked.push(
+                admitted
+                    .map(|(filter, qos_max)| grant(filter, &subscription, identifier, (qos_max, offered))),
+            );
         }
         let refused = asked.iter().filter(|answer| answer.is_err()).count();
         self.counters.refused_subscriptions.add(refused as u64);
@@ -293,7 +296,7 @@ impl Shard {
         items: &mut OneOrMoreIter<'a, RequestedFilter<'a>>,
         left: &mut usize,
     ) -> Vec<Result<Box<str>, UnsubAckReason>> {
-        let may = self.filter_rules(id, FilterAction::Unsubscribe);
+        let may = self.unsubscribe_rules(id);
         let Some(client) = self.clients.get_mut(id) else { return Vec::new() };
         let (mount, mut filters) = (self.mounts.of(client).cloned(), Vec::new());
         while *left > 0

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use auth::{Action, FilterAction, Realms};
-use base::ConnectionId;
+use auth::{Action, Limits, Realms};
+use base::{ConnectionId, Principal, Subscriber};
 use topic::{TopicFilter, TopicName};
+use wire::Qos;
 
 use crate::client::Client;
 use crate::effects::Outside;
@@ -22,18 +23,42 @@ impl Shard {
         realms.allow(subscriber, topic, Action::Receive)
     }
 
-    /// Whether a client may change its subscriptions in this way, as a function that holds the rules.
-    pub(crate) fn filter_rules(
-        &self,
-        id: ConnectionId,
-        action: FilterAction,
-    ) -> impl Fn(TopicFilter<'_>) -> bool + use<> {
-        let subscriber = self.clients.get(id).and_then(|client| client.subscriber.clone());
-        let rules = self.rules().filter(|rules| rules.has_filter_rules()).zip(subscriber);
-        move |filter| rules.as_ref().is_none_or(|(rules, own)| rules.allow_filter(own, filter, action))
+    /// The limits of a client by the rules of this moment, if it has some.
+    pub(crate) fn limits(&self, principal: &Principal) -> Option<Arc<Limits>> {
+        self.rules()?.access(principal.realm)?.limits(principal.user.as_deref()).cloned()
     }
 
-    /// Counts a message that a client may not publish, and tells of the first, the tenth, the hundredth and so on.
+    /// The time for which the session of a client is kept after its connection, by the rules of this moment.
+    pub(crate) fn limit_expiry(&self, client: &Client, asked_secs: Option<u32>) -> Option<u32> {
+        let (secs, own) = (asked_secs?, client.subscriber.as_ref()?);
+        let most = self.limits(&own.principal()).and_then(|limits| limits.expiry_secs_max);
+        Some(secs.min(most.unwrap_or(u32::MAX)))
+    }
+
+    /// The highest QoS at which a client may subscribe to a filter, as a function that holds the rules.
+    pub(crate) fn subscribe_rules(
+        &self,
+        id: ConnectionId,
+    ) -> impl Fn(TopicFilter<'_>) -> Option<Qos> + use<> {
+        let rules = self.filter_rules(id);
+        move |filter| match &rules {
+            Some((rules, own)) => rules.granted(own, filter),
+            None => Some(Qos::ExactlyOnce),
+        }
+    }
+
+    /// Whether a client may end a subscription, as a function that holds the rules.
+    pub(crate) fn unsubscribe_rules(&self, id: ConnectionId) -> impl Fn(TopicFilter<'_>) -> bool + use<> {
+        let rules = self.filter_rules(id);
+        move |filter| rules.as_ref().is_none_or(|(rules, own)| rules.may_unsubscribe(own, filter))
+    }
+
+    fn filter_rules(&self, id: ConnectionId) -> Option<(Arc<Realms>, Arc<Subscriber>)> {
+        let subscriber = self.clients.get(id).and_then(|client| client.subscriber.clone());
+        self.rules().filter(|rules| rules.has_filter_rules()).zip(subscriber)
+    }
+
+    /// Counts a message that a client may not publish, beside the reason, and tells of the first, the tenth, the hundredth and so on.
     pub(crate) fn note_denied(
         &mut self,
         id: ConnectionId,
@@ -41,7 +66,6 @@ impl Shard {
         to: &mut Outside<'_, impl Effects>,
     ) {
         self.counters.publish_received.add(1);
-        self.counters.denied_publish.add(1);
         self.counters.publish_dropped.add(1);
         let Some(client) = self.clients.get_mut(id) else { return };
         let denied = &mut client.make_aside().denied;

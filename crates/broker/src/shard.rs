@@ -633,8 +633,12 @@ impl Shard {
             Request::Received { packet_id } => self.received_by_client(id, *packet_id, to),
             Request::Released { packet_id } => self.released_by_client(id, *packet_id, to),
             Request::Disconnect { reason, session_expiry_interval_secs } => {
+                let limited = self
+                    .clients
+                    .get(id)
+                    .and_then(|client| self.limit_expiry(client, *session_expiry_interval_secs));
                 if let Some(client) = self.clients.get_mut(id) {
-                    client.make_aside().expiry_secs = *session_expiry_interval_secs;
+                    client.make_aside().expiry_secs = limited;
                 }
                 let cause = match reason {
                     DisconnectReason::NormalDisconnection => protocol::Cause::Normal,
@@ -689,6 +693,8 @@ impl Shard {
         if client.is_in && client.expires_ms(now).is_some_and(|expires| expires <= now.monotonic_ms) {
             return self.end_expired(id, to);
         }
+        self.end_pace(id, to);
+        let Some(client) = self.clients.get_mut(id) else { return };
         if client.blocked.is_some() || client.is_resuming {
             // We do not read it: what it may have sent is not its fault.
             client.session.touch(now);
@@ -719,7 +725,8 @@ impl Shard {
     pub(crate) fn arm(&mut self, id: ConnectionId, now: Now) {
         let Some(client) = self.clients.get_mut(id) else { return };
         let silent_ms = client.session.poll_timeout(&self.settings);
-        let at = [silent_ms, client.ends_ms(), client.expires_ms(now)].into_iter().flatten().min();
+        let others = [client.ends_ms(), client.expires_ms(now), client.paced_until_ms(now)];
+        let at = others.into_iter().chain([silent_ms]).flatten().min();
         let Some(at) = at else { return };
         let at = at.min(now.monotonic_ms + ARMED_AHEAD_MS_MAX);
         if client.due_ms.is_none_or(|due| at < due) {

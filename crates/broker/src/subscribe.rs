@@ -650,14 +650,15 @@ fn apply<'a>(index: &Subscriptions, changes: impl Iterator<Item = ChangeOf<'a>>)
     applied
 }
 
+/// `qos_max` is the highest QoS that the rules grant.
 pub(crate) fn grant(
     filter: TopicFilter<'_>,
     subscription: &Subscription<'_>,
     identifier: Option<NonZeroU32>,
-    offered: Terms,
+    (qos_max, offered): (Qos, Terms),
 ) -> Granted {
     let options = subscription.options();
-    let interest = Interest::new(options.qos.min(offered.qos_max()))
+    let interest = Interest::new(options.qos.min(offered.qos_max()).min(qos_max))
         .with_no_local(options.no_local)
         .with_retain_as_published(options.retain_as_published)
         .with_identifier(identifier);

@@ -94,6 +94,9 @@ keys! {
         /// The file with the topics that clients may use, in the format of Mosquitto's `acl_file`. With such a file, everything
         /// is forbidden that it does not allow. Without one, everything is allowed.
         acl_file: Option<PathBuf> { kind: OrOff<Path>, default: None }
+        /// The file with our own rules, in TOML: roles, groups, and the users who have them. With such a file, everything is
+        /// forbidden that it does not allow. A listener has either `rules_file` or `acl_file`.
+        rules_file: Option<PathBuf> { kind: OrOff<Path>, default: None }
         /// The file of Mosquitto's dynamic security, `dynamic-security.json`: clients, groups and roles, which `mosquitto_ctrl
         /// dynsec` changes while the broker runs. It decides first about the clients that are in it. `mosquitto_ctrl dynsec
         /// init` makes one.
@@ -119,6 +122,10 @@ keys! {
         /// The file with the topics that clients may use here. Rules see whole topics, with the mount point.
         acl_file: Option<PathBuf> {
             kind: OrOff<Path>, auto: auth.acl_file.clone(), "`acl_file` of `[auth]`", applies: Reload
+        }
+        /// The file with our own rules for the clients of this listener.
+        rules_file: Option<PathBuf> {
+            kind: OrOff<Path>, auto: auth.rules_file.clone(), "`rules_file` of `[auth]`", applies: Reload
         }
         /// The file of dynamic security for this listener. All listeners that have one have the same.
         dynamic_security_file: Option<PathBuf> {

@@ -773,7 +773,7 @@ impl<E: Words> Kind for Choice<E> {
     }
 }
 
-fn whole_number(value: &DeValue<'_>) -> Result<u64, String> {
+pub(crate) fn whole_number(value: &DeValue<'_>) -> Result<u64, String> {
     let integer = value.as_integer().ok_or_else(|| not_a(value))?;
     if integer.as_str().starts_with('-') {
         return Err("cannot be negative".to_owned());

@@ -35,6 +35,9 @@ pub(crate) fn read(
 ) -> Listeners {
     let anonymous = if flags.allow_anonymous { Some(true) } else { global.allow_anonymous };
     let mut not_open = Vec::new();
+    if has_two_kinds_of_rules(auth) {
+        top.note(two_kinds_of_rules(top.span_of("auth")));
+    }
     let mut list = of_file(top, (anonymous, auth, jwt), flags.allow_anonymous, &mut not_open);
     if !flags.listen.is_empty() {
         not_open.clear();
@@ -90,6 +93,10 @@ fn of_file(
         if let Some(problem) = refuse(&listener, &seen, Some(span)) {
             table.note(problem);
         }
+        if listener.acl_file.is_some() && listener.rules_file.is_some() && !has_two_kinds_of_rules(auth) {
+            let key = if table.has("rules_file") { "rules_file" } else { "acl_file" };
+            table.note(two_kinds_of_rules(table.span_of(key)));
+        }
         if let Some((key, title, advice)) = refuse_network(&listener) {
             let problem = Problem::at(table.span_of(key), title.to_owned());
             table.note(problem.advice(advice));
@@ -130,6 +137,7 @@ fn of_flags(
             address: address.clone(),
             password_file: auth.password_file.clone(),
             acl_file: auth.acl_file.clone(),
+            rules_file: auth.rules_file.clone(),
             dynamic_security_file: auth.dynamic_security_file.clone(),
             jwt: jwt.has_keys(),
             client_certificate_identity: CertificateIdentity::None,
@@ -193,6 +201,16 @@ fn set_port(top: &mut Reader<'_, '_>, listeners: &mut [Listener], port: u16) {
             top.note(Problem::in_flags(title).advice("name every address with --listen HOST:PORT"));
         }
     }
+}
+
+fn has_two_kinds_of_rules(auth: &Auth) -> bool {
+    auth.acl_file.is_some() && auth.rules_file.is_some()
+}
+
+/// The problem of rules in both languages, of which one would have no effect.
+fn two_kinds_of_rules(span: Range<usize>) -> Problem {
+    Problem::at(span, "there are both `acl_file` and `rules_file`".to_owned())
+        .advice("name one of them; \"off\" for a listener leaves out the one of [auth]")
 }
 
 /// Whether a listener that other machines can reach has no users, refuses strangers, and could be on loopback instead.

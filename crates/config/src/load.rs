@@ -152,7 +152,8 @@ impl Config {
     /// add the first user: it depends on the language of the file.
     pub fn notices(&self, first_user: &str) -> Vec<String> {
         let is_open = |listener: &&Listener| {
-            let has_rules = listener.acl_file.is_some() || listener.dynamic_security_file.is_some();
+            let files = [&listener.acl_file, &listener.rules_file, &listener.dynamic_security_file];
+            let has_rules = files.into_iter().any(Option::is_some);
             listener.allow_anonymous && !has_rules && !listener.address.is_loopback()
         };
         let open = self.listeners.iter().filter(is_open);

@@ -22,7 +22,8 @@ pub(crate) fn suggestion(wrong: &str, prefix: &str, known: &[&str]) -> Option<St
     })
 }
 
-fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+/// Returns the most similar of some names, if there is one that is similar.
+pub(crate) fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let scored = known.filter_map(|name| Some((likeness(wrong, name)?, name)));
     scored.max_by(|left, right| left.0.total_cmp(&right.0)).map(|(_, name)| name)
 }

@@ -24,6 +24,8 @@ pub(crate) struct Claims {
     /// Each behind a pointer: half of such a table may be empty.
     clients: HashTable<Box<Client>>,
     hasher: SeedableRandomState,
+    /// The number of connections of each user. A user is the hash of its name and of the place of user names.
+    connections: HashTable<(u64, u32)>,
     /// Those whose sessions have ended, in the order of the records of that, until these are durable.
     ended: VecDeque<(Lsn, Arc<str>)>,
 }
@@ -85,7 +87,7 @@ pub(crate) enum Gone {
 impl Claims {
     pub(crate) fn new(seed: u64) -> Self {
         let hasher = SeedableRandomState::with_seed(seed, SharedSeed::global_fixed());
-        Self { clients: HashTable::new(), hasher, ended: VecDeque::new() }
+        Self { clients: HashTable::new(), hasher, connections: HashTable::new(), ended: VecDeque::new() }
     }
 
     /// How many identifiers somebody has.
@@ -107,6 +109,7 @@ impl Claims {
 
     /// Gives an identifier that nobody holds, and what it has in the table of sessions.
     pub(crate) fn hold(&mut self, id: &Arc<str>, holder: Holder, session: Option<QueueId>) {
+        self.count(&holder.principal, |count| count + 1);
         let client = self.find_or_insert(id);
         debug_assert!(client.holder.is_none(), "an identifier has one holder");
         client.holder = Some(holder);
@@ -144,9 +147,38 @@ impl Claims {
         match client.holder.take_if(|holder| holder.place == place) {
             Some(holder) => {
                 let next = client.waiting.take().map(|waiting| *waiting);
-                Gone::Holder { holder, session: client.session, next }
+                let session = client.session;
+                self.count(&holder.principal, |count| count.saturating_sub(1));
+                Gone::Holder { holder, session, next }
             }
             None => Gone::Nobody,
+        }
+    }
+
+    /// The number of connections that the user of a principal has; 0 for one without a name.
+    pub(crate) fn connections(&self, principal: &Principal) -> u32 {
+        let counted =
+            self.user(principal).and_then(|user| self.connections.find(user, |known| known.0 == user));
+        counted.map_or(0, |(_, count)| *count)
+    }
+
+    fn user(&self, principal: &Principal) -> Option<u64> {
+        let place = principal.tenant.as_ref().map_or("", |tenant| &tenant.users);
+        Some(self.hasher.hash_one((place, principal.user.as_deref()?)))
+    }
+
+    /// Changes the number of connections of a user.
+    fn count(&mut self, principal: &Principal, change: impl FnOnce(u32) -> u32) {
+        let Some(user) = self.user(principal) else { return };
+        let connections = &mut self.connections;
+        let entry = connections.entry(user, |known| known.0 == user, |known| known.0);
+        let mut entry = entry.or_insert((user, 0));
+        entry.get_mut().1 = change(entry.get().1);
+        if entry.get().1 == 0 {
+            entry.remove();
+            if connections.capacity() > 1_024 && connections.len() < connections.capacity() / 8 {
+                connections.shrink_to(connections.len() * 2, |known| known.0);
+            }
         }
     }
 
@@ -252,6 +284,33 @@ mod tests {
         assert_eq!(left(&mut claims, a), None, "nobody leaves twice");
         assert_eq!(left(&mut claims, c), None);
         assert!(claims.clients.is_empty());
+    }
+
+    #[test]
+    fn the_connections_of_each_user_are_counted() {
+        let mut claims = Claims::new(1);
+        let of = |user: Option<&str>| {
+            Arc::new(Principal { user: user.map(Arc::from), is_proved: true, ..Principal::default() })
+        };
+        let place = |slot| Place { shard: ShardId::new(0), connection: ConnectionId { slot, generation: 0 } };
+        let hold = |claims: &mut Claims, slot: u32, user| {
+            let principal = of(user);
+            let holder = Holder { place: place(slot), window: 1, packet_bytes_max: 1, will: None, principal };
+            claims.hold(&slot.to_string().into(), holder, None);
+        };
+        for slot in 0..3_000 {
+            hold(&mut claims, slot, Some(["ann", "bob"][slot as usize % 2]));
+        }
+        hold(&mut claims, 3_000, None);
+        let counts =
+            |claims: &Claims| [Some("ann"), Some("bob"), None].map(|user| claims.connections(&of(user)));
+        assert_eq!(counts(&claims), [1_500, 1_500, 0]);
+        for slot in 0..2_999 {
+            claims.left(&slot.to_string(), place(slot));
+            claims.left(&slot.to_string(), place(slot));
+        }
+        assert_eq!(counts(&claims), [0, 1, 0]);
+        assert_eq!(claims.connections.len(), 1);
     }
 
     #[test]

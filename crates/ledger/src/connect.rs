@@ -31,6 +31,11 @@ impl Ledger {
             let (connection, reason) = (place.connection, ReasonCode::NotAuthorized);
             return to.post(place.shard, Reply::Refused { connection, reason });
         }
+        if self.has_enough_connections(&claim) {
+            add(&self.gauges.connects_refused_user, 1);
+            let (connection, reason) = (place.connection, ReasonCode::QuotaExceeded);
+            return to.post(place.shard, Reply::Refused { connection, reason });
+        }
         match self.claims.claim(Claimant { shard: from, claim }) {
             // Rule 8 of `protocol::order`: the newcomer waits until the holder has left.
             Outcome::Evict(place) => to.post(place.shard, Reply::Evict { connection: place.connection }),

@@ -23,8 +23,8 @@ impl Ledger {
         let rules = self.rules();
         // A will is no command.
         let may = |rules: Arc<Realms>| {
-            let decision = rules.decide(principal, client_id, will.topic(), Action::Publish);
-            decision.is_allowed && !rules.controls(will.topic())
+            let permit = rules.permit(principal, client_id, will.topic());
+            permit.allows(will.qos(), will.retain()) && !rules.controls(will.topic())
         };
         rules.is_none_or(may)
     }
@@ -32,6 +32,21 @@ impl Ledger {
     /// Whether a session may receive a message now.
     pub(crate) fn may_receive(&self, session: &Subscriber, message: &Message) -> bool {
         self.rules().is_none_or(|rules| rules.allow(session, message.topic(), Action::Receive))
+    }
+
+    /// Whether the user of a claim has as many connections as it may. A connection that takes the place of another one of the
+    /// same user is none more.
+    pub(crate) fn has_enough_connections(&self, claim: &Claim) -> bool {
+        let Some(rules) = self.rules() else { return false };
+        let principal = claim.subscriber.principal();
+        let limits =
+            rules.access(principal.realm).and_then(|access| access.limits(principal.user.as_deref()));
+        let Some(most) = limits.and_then(|limits| limits.connections_max) else { return false };
+        let holder = self.claims.find(&claim.subscriber.client_id).and_then(|client| client.holder.as_ref());
+        let is_own = holder.is_some_and(|holder| {
+            holder.principal.user == principal.user && holder.principal.tenant == principal.tenant
+        });
+        !is_own && self.claims.connections(&principal) >= most
     }
 
     /// Whether the client identifier of a claim belongs to a user that the claimant is not.

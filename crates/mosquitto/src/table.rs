@@ -55,7 +55,7 @@ pub(crate) const DIRECTIVES: &[Directive] = &[
         Text,
         Last,
         Refused(
-            "the broker cannot restrict the beginning of client identifiers; use an `acl_file` with users instead",
+            "a file of Mosquitto cannot restrict the beginning of client identifiers here; use `client_ids` in a `rules_file` instead",
         ),
     ),
     to("check_retain_source", Global, Flag, Last, ""),

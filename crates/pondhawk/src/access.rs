@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use auth::{Access, DynamicSecurity, Permissions, Realms, TokenKeys, Users};
 use base::{Realm, Tenant};
-use config::{CertificateIdentity, Config, Listener};
+use config::{CertificateIdentity, Config, Listener, parse_rules};
 use mosquitto::read_regular;
 use protocol::Instruments;
 
@@ -25,6 +25,8 @@ use crate::tokens::{self, TokenSource};
 struct Files {
     passwords: Option<PathBuf>,
     rules: Option<PathBuf>,
+    /// Our own rules, which take the place of the others.
+    roles: Option<PathBuf>,
     /// The broker writes this file itself. It is read again with the others, and not looked at.
     dynamic: Option<PathBuf>,
     /// The source of tokens, which are passwords too.
@@ -41,13 +43,13 @@ impl Files {
             mount: listener.mount_point.as_deref().unwrap_or_default().into(),
         };
         let tenant = (tenant != Tenant::default()).then(|| Arc::new(tenant));
-        let dynamic = listener.dynamic_security_file.clone();
-        Self { passwords, rules, dynamic, tokens, tenant }
+        let (roles, dynamic) = (listener.rules_file.clone(), listener.dynamic_security_file.clone());
+        Self { passwords, rules, roles, dynamic, tokens, tenant }
     }
 
     fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         let keys = self.tokens.iter().filter_map(|tokens| tokens.key_file.as_ref());
-        self.passwords.iter().chain(&self.rules).chain(keys)
+        self.passwords.iter().chain(&self.rules).chain(&self.roles).chain(keys)
     }
 
     /// The tenant of clients with tokens: the issuer says who they are.
@@ -60,14 +62,16 @@ impl Files {
     /// The name under which records know the rules.
     fn name(&self) -> Box<str> {
         let text = |path: &PathBuf| path.to_string_lossy().into_owned();
-        let names: Vec<String> = self.rules.iter().chain(&self.dynamic).map(text).collect();
+        let names: Vec<String> =
+            self.rules.iter().chain(&self.roles).chain(&self.dynamic).map(text).collect();
         names.join("\n").into()
     }
 }
 
 /// The files of users and rules of a listener.
 pub(crate) fn paths(listener: &Listener) -> impl Iterator<Item = &PathBuf> {
-    listener.password_file.iter().chain(&listener.acl_file).chain(&listener.dynamic_security_file)
+    let Listener { password_file, acl_file, rules_file, dynamic_security_file, .. } = listener;
+    password_file.iter().chain(acl_file).chain(rules_file).chain(dynamic_security_file)
 }
 
 /// The name of the place that says which user a name means: the next process gives it the same name.
@@ -453,7 +457,7 @@ fn stamps(realms: &[Place]) -> Vec<Option<Stamp>> {
 
 /// Reads the files of a realm. Returns also the hash of their contents.
 fn read_one(
-    Files { passwords, rules, tokens, .. }: &Files,
+    Files { passwords, rules, roles, tokens, .. }: &Files,
     known: &mut Vec<(PathBuf, Users, u64)>,
     jwks: &Jwks,
 ) -> io::Result<(Access, u64)> {
@@ -479,7 +483,12 @@ fn read_one(
         .map(|path| parse("acl_file", path, &mut contents, Permissions::of_mosquitto))
         .transpose()?;
     let tokens = tokens.as_ref().map(|source| source.read(jwks, &mut contents).map(Arc::new)).transpose()?;
-    Ok((Access::new(users, permissions).with_tokens(tokens), contents.finish()))
+    let access = Access::new(users, permissions).with_tokens(tokens);
+    let access = match roles {
+        Some(path) => access.with_roles(parse("rules_file", path, &mut contents, parse_rules)?),
+        None => access,
+    };
+    Ok((access, contents.finish()))
 }
 
 /// Says how to make the first file of dynamic security.

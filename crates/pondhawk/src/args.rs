@@ -239,6 +239,9 @@ pub(crate) struct AclQuestion {
     /// File with rules, instead of those of a configuration
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "listener"])]
     pub(crate) acl_file: Option<PathBuf>,
+    /// File with our own rules, instead of those of a configuration
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "listener", "acl_file"])]
+    pub(crate) rules_file: Option<PathBuf>,
     /// File of dynamic security, instead of that of a configuration
     #[arg(long, value_name = "FILE", conflicts_with_all = ["config", "listener"])]
     pub(crate) dynamic_security_file: Option<PathBuf>,
@@ -248,6 +251,12 @@ pub(crate) struct AclQuestion {
     /// Client identifier, which patterns with %c ask for
     #[arg(short = 'i', long, value_name = "ID", default_value = "")]
     pub(crate) client_id: String,
+    /// QoS of the message that the client publishes
+    #[arg(short, long, value_name = "QOS", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
+    pub(crate) qos: u8,
+    /// Ask about a message that is to be retained
+    #[arg(short, long)]
+    pub(crate) retain: bool,
     #[command(flatten)]
     pub(crate) topic: AclTopic,
 }
@@ -261,7 +270,7 @@ pub(crate) struct AclTopic {
     /// Topic of a message that the client receives
     #[arg(long, value_name = "TOPIC")]
     pub(crate) receive: Option<String>,
-    /// Filter that the client subscribes to. Only dynamic security has rules about that
+    /// Filter that the client subscribes to. An acl_file says nothing about that
     #[arg(long, value_name = "FILTER")]
     pub(crate) subscribe: Option<String>,
     /// Filter of a subscription that the client ends

@@ -109,7 +109,8 @@ fn become_user(successor: &Successor, config: &Config) -> io::Result<()> {
     }
     successor.take_over()?;
     let of_listeners = config.listeners.iter().flat_map(|listener| {
-        certificates::paths(listener).chain(&listener.password_file).chain(&listener.acl_file)
+        let named = [&listener.password_file, &listener.acl_file, &listener.rules_file];
+        certificates::paths(listener).chain(named.into_iter().flatten())
     });
     for path in of_listeners.chain(&config.jwt.key_file) {
         if let Err(error) = File::open(path) {

@@ -87,6 +87,8 @@ gauges! {
     sessions_expired: "clients/expired",
     /// CONNECTs that were refused because the maximum number of sessions is reached.
     sessions_refused: "refused/sessions",
+    /// CONNECTs that were refused because their user has as many connections as it may.
+    connects_refused_user: "refused/user_connections",
     /// Shared subscriptions that were refused because a maximum is reached: of their client, or of groups on their
     /// filter.
     shared_subscriptions_refused: "refused/shared_subscriptions",

@@ -9,6 +9,7 @@ use wire::{
 
 use crate::incoming::may_be_published;
 use crate::outbound::INFLIGHT_MAX;
+use crate::session::State;
 use crate::terms::Terms;
 use crate::{Session, Settings};
 
@@ -86,6 +87,16 @@ impl<T> Session<T> {
     #[must_use]
     pub fn expiry_secs(&self) -> u32 {
         self.expiry_secs
+    }
+
+    /// Limits how long the session is kept after the connection, before CONNACK says so.
+    pub fn limit_expiry(&mut self, secs_max: u32) {
+        if let State::Claiming(asked) | State::Authenticating(asked) = &mut self.state
+            && self.expiry_secs > secs_max
+        {
+            asked.expiry_is_ours = true;
+            self.expiry_secs = secs_max;
+        }
     }
 
     /// So many messages of QoS 1 and 2 may be under way to the client at a time [MQTT-3.3.4-9], as the settings said when

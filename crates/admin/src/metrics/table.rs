@@ -126,6 +126,8 @@ pub const METRICS: &[Metric] = &[
             "session_of_other_user" => "refused/session_of_other_user",
             "banned" => "refused/banned",
             "draining" => "refused/draining",
+            "client_id" => "refused/client_id",
+            "user_connections" => "refused/user_connections",
         },
         "CONNECT packets that were refused, for the reasons that are counted one by one.",
     ),
@@ -268,6 +270,7 @@ pub const METRICS: &[Metric] = &[
         (Items, "action"),
         each! {
             "publish" => "denied/publish",
+            "qos_or_retain" => "denied/qos_or_retain",
             "receive" => "denied/receive",
             "will" => "wills/not_authorized",
             "subscribe" => "denied/subscribe",
@@ -353,6 +356,13 @@ pub const METRICS: &[Metric] = &[
         Items,
         at!("paused/publishers"),
         "Pauses of reading a publisher, because a subscriber was full.",
+    ),
+    one(
+        "publishers_paced_total",
+        Counter,
+        Items,
+        at!("paused/pace"),
+        "Pauses of reading a client, because its roles limit its messages in each second.",
     ),
     one(
         "slow_subscribers_total",

@@ -6,7 +6,7 @@ use topic::{TopicFilter, TopicName};
 
 use super::Texts;
 use crate::permissions::{Action, Client, FilterAction};
-use crate::tree::{Grant, Line, Names, Tree};
+use crate::tree::{Grant, Hidden, Line, Marks, Names, Tree, is_filter};
 
 /// The kind of an entry of a role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -163,7 +163,7 @@ impl Role {
                 let mut tree = Tree::default();
                 // An entry that is no filter matches nothing.
                 for (topic, number) in numbered.filter(|(topic, _)| is_filter(topic)) {
-                    tree.add(topic, Names::Levels, Grant::Read, number);
+                    tree.add(topic, Names::Levels, &Marks::of(Grant::Read, number));
                 }
                 Compiled::Tree(tree)
             }
@@ -210,7 +210,9 @@ impl Role {
             }
         }
         let Compiled::Tree(tree) = &self.compiled[pattern as usize] else { return Ok(None) };
-        let found = [filter, inner].into_iter().filter_map(|filter| tree.cover(filter.as_str(), client).read);
+        let found = [filter, inner]
+            .into_iter()
+            .filter_map(|filter| tree.cover(filter.as_str(), client, Hidden::Covered).read);
         Ok(self.entry(pattern, found.min()))
     }
 
@@ -218,11 +220,4 @@ impl Role {
         let place = usize::try_from(number?.get()).ok()? - 1;
         Some((kind, self.acls(kind).get(place)?))
     }
-}
-
-/// Whether wildcards are in valid places. `$share/…` is a text like others here.
-pub(super) fn is_filter(text: &str) -> bool {
-    let before = text.strip_suffix('#').filter(|rest| rest.is_empty() || rest.ends_with('/')).unwrap_or(text);
-    let is_level = |level: &str| level == "+" || !level.contains(['+', '#', '\0']);
-    !text.is_empty() && text.len() <= topic::MAX_BYTES && before.split('/').all(is_level)
 }

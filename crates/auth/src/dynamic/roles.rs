@@ -8,9 +8,10 @@ use super::clients::{change_texts, new_texts};
 use super::control::{Answered, INTERNAL, Outcome, Refusal, is_plain, part, required};
 use super::json::{field, flag, list, number, text};
 use super::read::read_acls;
-use super::role::{Acl, Role, is_filter};
+use super::role::{Acl, Role};
 use super::write::role_as_json;
 use super::{AclKind, DynamicSecurity, Group, remove};
+use crate::tree::is_filter;
 
 const NAME: (Refusal, Refusal) = ("Invalid/missing rolename", "Role name not valid UTF-8");
 const NOT_FOUND: Refusal = "Role not found";

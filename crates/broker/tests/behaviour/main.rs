@@ -14,6 +14,7 @@ mod pressure;
 mod qos;
 mod relief;
 mod retained;
+mod roles;
 mod routing;
 mod scram;
 mod tight;

@@ -4,9 +4,13 @@ use std::hash::DefaultHasher;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use auth::{Access, Action, Client, Decision, DynamicSecurity, FilterAction, Permissions, Reason, Rule};
-use config::{Listener, Machine};
+use auth::{
+    Access, Action, Client, Deciding, Decision, DynamicSecurity, FilterAction, Held, Permissions, Permit,
+    Reason, Rule, RuleKind,
+};
+use config::{Listener, Machine, parse_rules};
 use topic::{TopicFilter, TopicName};
+use wire::Qos;
 
 use crate::access::parse;
 use crate::args::AclQuestion;
@@ -22,6 +26,7 @@ pub(super) struct Answer {
 #[derive(Default)]
 struct Files {
     rules: Option<PathBuf>,
+    roles: Option<PathBuf>,
     dynamic: Option<PathBuf>,
 }
 
@@ -35,7 +40,13 @@ pub(super) fn test(question: &AclQuestion, machine: &Machine) -> Result<Answer, 
     let access = read(&files, &mut text)?;
     let client = Client { user: question.user.as_deref(), client_id: &question.client_id };
     let decision = decide(&access, client, question)?;
-    Ok(Answer { is_allowed: decision.is_allowed, text: explain(decision, &files, &text) })
+    let mut text = explain(decision, &files, &text);
+    if let (Reason::Role(_), Some(filter)) = (decision.reason, &question.topic.subscribe)
+        && let Some(qos) = TopicFilter::new(filter).ok().and_then(|filter| access.granted(client, filter))
+    {
+        text += &format!("; at QoS {} at most", qos as u8);
+    }
+    Ok(Answer { is_allowed: decision.is_allowed, text })
 }
 
 fn decide<'a>(
@@ -48,7 +59,12 @@ fn decide<'a>(
     let filter =
         |text| TopicFilter::new(text).map_err(|error| format!("{text:?} is no topic filter: {error}"));
     if let Some(text) = &asked.publish {
-        return Ok(access.decide(client, topic(text)?, Action::Publish));
+        let qos = match question.qos {
+            0 => Qos::AtMostOnce,
+            1 => Qos::AtLeastOnce,
+            _ => Qos::ExactlyOnce,
+        };
+        return Ok(access.decide_publish(client, topic(text)?, (qos, question.retain)));
     }
     if let Some(text) = &asked.receive {
         return Ok(access.decide(client, topic(text)?, Action::Receive));
@@ -70,7 +86,11 @@ fn read(files: &Files, text: &mut String) -> Result<Access, String> {
             Permissions::of_mosquitto(read)
         })
     });
-    let access = Access::new(None, rules.transpose().map_err(|error| error.to_string())?);
+    let mut access = Access::new(None, rules.transpose().map_err(|error| error.to_string())?);
+    if let Some(file) = &files.roles {
+        let roles = parse("rules_file", file, &mut DefaultHasher::new(), parse_rules);
+        access = access.with_roles(roles.map_err(|error| error.to_string())?);
+    }
     let Some(file) = &files.dynamic else { return Ok(access) };
     let dynamic = parse("dynamic_security_file", file, &mut DefaultHasher::new(), DynamicSecurity::parse);
     Ok(access.with_dynamic_security(Arc::new(dynamic.map_err(|error| error.to_string())?)))
@@ -98,7 +118,9 @@ fn explain(Decision { is_allowed, reason }: Decision<'_>, files: &Files, text: &
             );
         }
         Reason::Default => return format!("{verdict} by the default ({})", shown(&files.dynamic)),
-        Reason::NoRules => "there is no acl_file, so everything is allowed",
+        Reason::Role(rule) => return explain_role(is_allowed, &rule, &shown(&files.roles)),
+        Reason::Unsubscribe => "roles have no rules about the end of a subscription",
+        Reason::NoRules => "there is no acl_file and no rules_file, so everything is allowed",
         Reason::NoMatch => "no rule matches",
         Reason::WildcardInName => {
             "no rule of the user matches, and a name with + or # is refused by patterns"
@@ -107,8 +129,13 @@ fn explain(Decision { is_allowed, reason }: Decision<'_>, files: &Files, text: &
             "an acl_file says nothing about subscriptions; ask with --receive about messages"
         }
     };
-    let files: Vec<String> =
-        files.dynamic.iter().chain(&files.rules).map(|file| file.display().to_string()).collect();
+    let files: Vec<String> = files
+        .dynamic
+        .iter()
+        .chain(&files.roles)
+        .chain(&files.rules)
+        .map(|file| file.display().to_string())
+        .collect();
     if files.is_empty() {
         format!("{verdict}: {why}")
     } else {
@@ -116,19 +143,43 @@ fn explain(Decision { is_allowed, reason }: Decision<'_>, files: &Files, text: &
     }
 }
 
+fn explain_role(is_allowed: bool, rule: &Deciding<'_>, file: &str) -> String {
+    let Deciding { role, held, kind, filter, permit, line } = rule;
+    let verdict = if is_allowed { "allowed" } else { "denied" };
+    let held = match held {
+        Held::User => String::new(),
+        Held::Group(group) => format!(" of group {group:?}"),
+        Held::EveryUser => " of every user".to_owned(),
+        Held::Anonymous => " of clients without a name".to_owned(),
+    };
+    let list = if permit.is_some() { "" } else { "deny." };
+    let rule = format!("role {role:?}{held}: {list}{} {filter:?} ({file}:{line})", kind.name());
+    let qos_max = permit.and_then(Permit::qos_max).map_or(0, |qos| qos as u8);
+    match permit {
+        Some(permit) if *kind == RuleKind::Publish && !is_allowed => {
+            let retain = if permit.allows(Qos::AtMostOnce, true) { "may" } else { "may not" };
+            format!("{verdict}: messages have QoS {qos_max} at most, and {retain} be retained, by {rule}")
+        }
+        _ => format!("{verdict} by {rule}"),
+    }
+}
+
 /// The files with the rules, as far as the configuration has some.
 fn files(question: &AclQuestion, machine: &Machine) -> Result<Files, String> {
-    if question.acl_file.is_some() || question.dynamic_security_file.is_some() {
-        let (rules, dynamic) = (question.acl_file.clone(), question.dynamic_security_file.clone());
-        return Ok(Files { rules, dynamic });
+    let AclQuestion { acl_file, rules_file, dynamic_security_file, .. } = question;
+    if [acl_file, rules_file, dynamic_security_file].into_iter().any(Option::is_some) {
+        let (rules, roles, dynamic) = (acl_file.clone(), rules_file.clone(), dynamic_security_file.clone());
+        return Ok(Files { rules, roles, dynamic });
     }
     let path = &question.config;
     let config = file::load_ours(path, machine)?;
     let Some(address) = &question.listener else {
-        return Ok(Files { rules: config.auth.acl_file, dynamic: config.auth.dynamic_security_file });
+        let (rules, roles) = (config.auth.acl_file, config.auth.rules_file);
+        return Ok(Files { rules, roles, dynamic: config.auth.dynamic_security_file });
     };
     let is_it = |listener: &&Listener| listener.address == *address;
     let listener = config.listeners.iter().find(is_it);
     let listener = listener.ok_or_else(|| format!("{} has no listener on {address}", path.display()))?;
-    Ok(Files { rules: listener.acl_file.clone(), dynamic: listener.dynamic_security_file.clone() })
+    let (rules, roles) = (listener.acl_file.clone(), listener.rules_file.clone());
+    Ok(Files { rules, roles, dynamic: listener.dynamic_security_file.clone() })
 }
