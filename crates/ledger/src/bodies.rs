@@ -252,7 +252,10 @@ impl Ledger {
     /// they leave it.
     pub(crate) fn put_these_away(&mut self, queue: QueueId, messages: &[MessageId]) {
         let bytes_max = self.settings.queued_bytes_in_memory;
-        let Some(line) = self.lines.find_mut(queue).filter(|line| !line.has_reader()) else { return };
+        // Where keys keep their order, all messages stay in memory: their lanes are known from them.
+        let may_leave =
+            |line: &&mut Line| !line.has_reader() && line.group().is_none_or(|group| group.lanes.is_none());
+        let Some(line) = self.lines.find_mut(queue).filter(may_leave) else { return };
         for message in messages {
             if self.live.in_memory_bytes() <= bytes_max {
                 return;

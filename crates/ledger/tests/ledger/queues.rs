@@ -262,6 +262,24 @@ fn a_group_is_looked_at_and_emptied_with_what_came_back() {
     }
 }
 
+/// Their lanes are known from the messages themselves.
+#[test]
+fn messages_with_keys_stay_in_memory_behind_a_look_and_leave_their_lanes_when_they_are_discarded() {
+    let dispatch = Dispatch::KeyOrdered(Key::Publisher);
+    let settings = Settings { dispatch, queued_bytes_in_memory: 0, ..Settings::default() };
+    let mut stage = filled(settings.clone(), "$share/g/#", 100);
+    // From then on, the places of their records are known.
+    let (last, index) = (stage.last(), Arc::new(Subscriptions::new([1, 2])));
+    let mut log = stage.sink.log(last);
+    let ledger = Ledger::recover_from(settings, Arc::clone(&index), &mut log, stage.now);
+    stage.restart(ledger, index, last);
+    assert_eq!(look_at_all(&mut stage, &group()).len(), 100);
+    assert_eq!(discard_all(&mut stage, &group(), None).0, 100);
+    let publisher = stage.client("other", &Ask::clean());
+    publish(&mut stage, &publisher, 100..110);
+    assert_eq!(delivered(&mut stage), numbers(100..110));
+}
+
 #[test]
 fn nothing_is_discarded_that_cannot_be_recorded() {
     let mut stage = filled(Settings::default(), "#", 10);
