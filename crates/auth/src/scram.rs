@@ -44,7 +44,7 @@ pub struct Credential {
     keys: Keys,
 }
 
-/// What the server knows of a password.
+/// The two keys that the server has of a password.
 #[derive(Clone)]
 struct Keys {
     /// The hash of the client's key.

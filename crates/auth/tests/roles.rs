@@ -20,7 +20,7 @@ struct Line {
     allows: Option<(Qos, bool)>,
 }
 
-/// Who has a role.
+/// The holders of a role.
 #[derive(Debug, Clone, Copy)]
 enum Given {
     User(&'static str),

@@ -1,4 +1,4 @@
-//! Decisions of roles.
+//! Decisions of the rules of roles.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What rules of roles allow, as marks in a tree.
+//! The messages that rules of roles allow, as marks in a tree.
 
 use wire::Qos;
 
@@ -19,9 +19,9 @@ fn kind(qos: Qos, retain: bool) -> usize {
 }
 
 impl Permit {
-    /// No messages.
+    /// No message is allowed.
     pub const NONE: Self = Self(0);
-    /// All messages.
+    /// Each message is allowed.
     pub const ALL: Self = Self(0b11_1111);
 
     /// Messages up to this QoS, with or without those that are retained.

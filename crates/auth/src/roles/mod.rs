@@ -90,7 +90,7 @@ struct RoleRule {
     role: RoleId,
     kind: RuleKind,
     filter: Box<str>,
-    /// What the rule allows; `None` if it denies.
+    /// The messages that the rule allows; `None` if it denies.
     permit: Option<Permit>,
     /// The number of its line, from 1.
     line: u32,
@@ -130,7 +130,7 @@ pub struct Deciding<'a> {
     pub kind: RuleKind,
     /// The filter of the rule.
     pub filter: &'a str,
-    /// What the rule allows. `None` for a rule that denies.
+    /// The messages that the rule allows. `None` for a rule that denies.
     pub permit: Option<Permit>,
     /// The number of its line, from 1.
     pub line: u32,

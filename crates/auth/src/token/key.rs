@@ -26,7 +26,7 @@ pub(super) struct Key {
     material: Material,
 }
 
-/// The key itself.
+/// The key, by its kind.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) enum Material {
     Secret(Box<[u8]>),
