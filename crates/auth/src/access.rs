@@ -179,7 +179,7 @@ impl Access {
         let _ = self.users()?;
         let proof = self.password(name, client_id).map(Arc::clone);
         let decoy = match (&self.users, &self.dynamic) {
-            (Some(users), _) if !users.is_empty() => users.decoy(mechanism),
+            (Some(users), _) if !users.is_empty() => users.decoy(mechanism, name),
             (_, Some(dynamic)) => {
                 let secret = dynamic.first_password().map(|hash| hash.parts().1);
                 (Some(Scheme::MOSQUITTO), secret.unwrap_or_default())
@@ -237,7 +237,14 @@ impl Access {
     #[must_use]
     pub fn still_knows(&self, user: &str, client_id: &str, proof: NonZeroU64) -> bool {
         self.password(user, client_id).is_some_and(|hash| fingerprint(hash) == proof)
-            || self.tokens.as_ref().is_some_and(|tokens| tokens.has_key(proof))
+            || (self.tokens.as_ref().is_some_and(|tokens| tokens.has_key(proof))
+                && self.permits_client_id(user, client_id))
+    }
+
+    /// Whether dynamic security lets a user have this client identifier, whatever proves the name.
+    #[must_use]
+    pub fn permits_client_id(&self, user: &str, client_id: &str) -> bool {
+        self.dynamic.as_ref().is_none_or(|dynamic| dynamic.permits_client_id(user, client_id))
     }
 
     /// Whether there is a user of this name.
@@ -291,12 +298,11 @@ impl Access {
         )
     }
 
-    /// The limits of a client, if it has some. Dynamic security has none for those whom it knows.
+    /// The limits of a client by its roles, if there are roles. They hold for clients of dynamic security too, about which roles
+    /// decide where it says nothing.
     #[must_use]
     pub fn limits(&self, user: Option<&str>) -> Option<&Arc<Limits>> {
-        let is_other =
-            user.is_some_and(|user| self.dynamic.as_ref().is_some_and(|dynamic| dynamic.knows(user)));
-        self.roles.as_ref().filter(|_| !is_other).map(|roles| roles.limits(user))
+        self.roles.as_ref().map(|roles| roles.limits(user))
     }
 
     /// Whether a client may use a topic, and the reason.

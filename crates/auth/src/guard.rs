@@ -7,7 +7,7 @@ use base::{Principal, Realm, Subscriber, Tenant};
 use topic::{TopicFilter, TopicName};
 use wire::Qos;
 
-use crate::{Access, Action, Bans, Client, Decision, DynamicSecurity, FilterAction, Permit, Reason};
+use crate::{Access, Action, BEARERS, Bans, Client, Decision, DynamicSecurity, FilterAction, Permit, Reason};
 
 /// The users and rules of all listeners at one time. Nothing in it ever changes.
 #[derive(Debug)]
@@ -88,13 +88,23 @@ impl Realms {
     /// Whether a principal who has proved its name is the owner.
     ///
     /// The same name in another place of user names is another user. If all listeners have the same place, it takes that of
-    /// one that has left the configuration. An owner that was recorded without a place is known by name alone.
+    /// one that has left the configuration. An owner that was recorded without a place is known by name alone, and is none whom
+    /// a token names where there are users with passwords.
     #[must_use]
     pub fn is_same_user(&self, owner: &Principal, claimant: &Principal) -> bool {
         let same_name = claimant.is_proved && claimant.user == owner.user;
+        let may_adopt = || {
+            let has_token = claimant.tenant.is_some() && claimant.tenant == self.bearers(claimant.realm);
+            !has_token || self.all.iter().all(|(_, access)| access.users().is_none())
+        };
         same_name
-            && owner.tenant.as_ref().is_none_or(|tenant| {
+            && owner.tenant.as_ref().map_or_else(may_adopt, |tenant| {
                 let users = claimant.tenant.as_ref().map_or("", |tenant| &tenant.users);
+                // Names of different issuers have nothing in common.
+                let is_issued = [&*tenant.users, users].iter().any(|users| users.starts_with(BEARERS));
+                if is_issued {
+                    return *tenant.users == *users;
+                }
                 self.is_same(&tenant.users, users, |tenant| &tenant.users)
             })
     }
@@ -379,6 +389,29 @@ mod tests {
         assert!(realms.is_same_user(&named, &of("b", "")), "recorded without a place");
         let one = with_places(&[("b", ""), ("b", "")]);
         assert!(one.is_same_user(&of("gone", ""), &of("b", "")), "there is one place only");
+    }
+
+    #[test]
+    fn names_of_different_issuers_have_nothing_in_common() {
+        let of_token = |issuer: &str| of(&format!("{BEARERS}{issuer}"), "");
+        let place = |issuer: &str| vec![of_token(issuer).tenant];
+        let tokens_only = |issuer: &str| {
+            Realms::new(vec![("".into(), Arc::default())])
+                .with_tenants(vec![None])
+                .with_bearers(place(issuer))
+        };
+        assert!(!tokens_only("b").is_same_user(&of_token("a"), &of_token("b")), "the issuer has changed");
+        let without = with_places(&[("users", "")]);
+        assert!(!without.is_same_user(&of_token("a"), &of("users", "")), "there are no tokens any more");
+        let named = Principal { tenant: None, ..of("", "") };
+        let both = {
+            let access = Arc::new(Access::new(Some(crate::Users::default()), None));
+            Realms::new(vec![("".into(), access)]).with_tenants(vec![of("users", "").tenant])
+        };
+        let both = both.with_bearers(place("a"));
+        assert!(!both.is_same_user(&named, &of_token("a")), "it may be a user with a password");
+        assert!(both.is_same_user(&named, &of("users", "")));
+        assert!(tokens_only("a").is_same_user(&named, &of_token("a")));
     }
 
     #[test]

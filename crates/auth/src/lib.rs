@@ -54,6 +54,7 @@ pub use roles::{
 };
 pub use scram::{Credential, Exchange, Mechanism, SCRAM_BYTES_MAX, ScramCheck, ScramProblem};
 pub use token::{
-    Algorithm, Bearer, KeysError, TOKEN_BYTES_MAX, TokenCheck, TokenKeys, TokenProblem, TokenRules, Tokens,
+    Algorithm, BEARERS, Bearer, KeysError, TOKEN_BYTES_MAX, TokenCheck, TokenKeys, TokenProblem, TokenRules,
+    Tokens,
 };
 pub use users::{PasswordCheck, UserProblem, Users, UsersError};

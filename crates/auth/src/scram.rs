@@ -23,9 +23,9 @@ use subtle::ConstantTimeEq;
 use crate::{PasswordHash, Scheme};
 
 /// Maximum length of a message of the client, in bytes.
-pub const SCRAM_BYTES_MAX: usize = 4_096;
+pub const SCRAM_BYTES_MAX: usize = 1_024;
 /// Longest name and longest nonce of a client, in bytes.
-const FIELD_BYTES_MAX: usize = 1_024;
+const FIELD_BYTES_MAX: usize = 256;
 
 /// A hash function that an exchange may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +106,12 @@ impl Mechanism {
     fn sign(self, key: &[u8], bytes: &[u8]) -> hmac::Tag {
         let algorithm = if self == Self::Sha256 { hmac::HMAC_SHA256 } else { hmac::HMAC_SHA512 };
         hmac::sign(&hmac::Key::new(algorithm, key), bytes)
+    }
+
+    /// A number that follows from a name, and that nobody outside can tell.
+    pub(crate) fn number(self, secret: &[u8], name: &str) -> u64 {
+        let tag = self.sign(secret, format!("scheme of {name}").as_bytes());
+        tag.as_ref().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
     }
 
     /// Length of a hash, in bytes.

@@ -67,15 +67,27 @@ impl Users {
         schemes.max_by_key(|scheme| scheme.cost()).unwrap_or(Scheme::DEFAULT)
     }
 
-    /// A scheme that users have and an exchange of this kind needs, and a secret of the file: for names that are no users.
-    pub(crate) fn decoy(&self, mechanism: Mechanism) -> (Option<Scheme>, &[u8]) {
-        let serves = |scheme: &&Scheme| {
+    /// A scheme that users have and an exchange of this kind needs, and a secret of the file: for a name that is no user's.
+    pub(crate) fn decoy(&self, mechanism: Mechanism, name: &str) -> (Option<Scheme>, &[u8]) {
+        let serves = |scheme: &Scheme| {
             matches!(
                 (mechanism, scheme),
                 (Mechanism::Sha512, Scheme::Pbkdf2 { .. }) | (Mechanism::Sha256, Scheme::ScramSha256 { .. })
             )
         };
-        (self.schemes.keys().rev().find(serves).copied(), &self.secret)
+        let serving = || self.schemes.iter().filter(|(scheme, _)| serves(scheme));
+        // Each scheme is as frequent among names that are no users as among users.
+        let all = serving().map(|(_, users)| *users as u64).sum::<u64>().max(1);
+        let mut place = mechanism.number(&self.secret, name) % all;
+        let mut serving = serving();
+        let found = serving.find(|(_, users)| match place.checked_sub(**users as u64) {
+            Some(rest) => {
+                place = rest;
+                false
+            }
+            None => true,
+        });
+        (found.map(|(scheme, _)| *scheme), &self.secret)
     }
 
     /// Number of users with a password.

@@ -83,6 +83,8 @@ pub(crate) struct Aside {
     /// The identity of the subscriber for which its acknowledgements were held back last, while this client stands in the
     /// list of those who wait for it.
     pub(crate) held_for: Option<u64>,
+    /// The longest expiry of its session that its roles allow, in seconds.
+    pub(crate) expiry_secs_max: Option<u32>,
     /// What DISCONNECT has changed the session's expiry to.
     pub(crate) expiry_secs: Option<u32>,
     /// When its connection ends, because something of its could not be stored.
@@ -116,6 +118,7 @@ impl Aside {
         deferred: None,
         shares: None,
         held_for: None,
+        expiry_secs_max: None,
         expiry_secs: None,
         ends_ms: None,
         until_unix_secs: None,
@@ -133,7 +136,8 @@ impl Aside {
         let holds = shapes.is_some() || walks.is_some() || request.is_some() || recording.is_some();
         let waits = joining.is_some() || deferred.is_some() || shares.is_some() || held_for.is_some();
         let is_begun = self.controlling.is_some() || self.authenticating.is_some();
-        if is_begun || self.until_unix_secs.is_some() || self.pace.is_some() {
+        if is_begun || self.expiry_secs_max.is_some() || self.until_unix_secs.is_some() || self.pace.is_some()
+        {
             return false;
         }
         let counts = *untaken_answer_bytes > 0 || *denied > 0;

@@ -221,6 +221,9 @@ impl Shard {
         if let Some(limits) = limits {
             client.session.limit_expiry(limits.expiry_secs_max.unwrap_or(u32::MAX));
             claim.expiry_secs = client.session.expiry_secs();
+            if limits.expiry_secs_max.is_some() {
+                client.make_aside().expiry_secs_max = limits.expiry_secs_max;
+            }
             if let Some(pace) = Pace::new(&limits, to.now) {
                 client.make_aside().pace = Some(pace);
             }
@@ -367,6 +370,11 @@ const DISABLED: Stranger = Stranger {
 const CLIENT_ID: Stranger = Stranger {
     refusal: ConnectRefusal::ClientIdentifierNotValid,
     why: "the roles of its user do not permit its client identifier",
+    counter: |counters| &counters.refused_client_id,
+};
+const OTHER_ID: Stranger = Stranger {
+    refusal: ConnectRefusal::NotAuthorized,
+    why: "its user has another client identifier in dynamic security",
     counter: |counters| &counters.refused_client_id,
 };
 const BANNED: Stranger = Stranger {

@@ -10,7 +10,8 @@ use crate::{Effects, Shard};
 
 /// A client that has been quiet may send as much at once as it may in this time.
 const BURST_US: u64 = 1_000_000;
-/// The longest time for which a client is not read at a time. Its Keep Alive goes on then, if one message is very large.
+/// The longest time for which a client is not read at a time, even if one message was very large. It is read then until its next
+/// PUBLISH, so that its PINGREQ has an answer.
 const WAIT_MS_MAX: u64 = 10_000;
 
 /// The limits of a connection in each second, and the times until which its messages have used them up.
@@ -36,12 +37,11 @@ impl Meter {
         Self { per_sec: per_sec.map(|units| units.max(1)), used_until_us: now_us.saturating_sub(BURST_US) }
     }
 
-    /// Counts units. Returns the time at which they are within the limit.
-    fn count(&mut self, units: u64, now_us: u64) -> u64 {
-        let Some(per_sec) = self.per_sec else { return now_us };
+    /// Counts units.
+    fn count(&mut self, units: u64, now_us: u64) {
+        let Some(per_sec) = self.per_sec else { return };
         let since = self.used_until_us.max(now_us.saturating_sub(BURST_US));
         self.used_until_us = since.saturating_add(units.saturating_mul(1_000_000) / per_sec);
-        self.used_until_us
     }
 }
 
@@ -59,8 +59,19 @@ impl Pace {
     /// Counts a PUBLISH of this length.
     fn count(&mut self, bytes: usize, now: Now) {
         let now_us = now.monotonic_ms.saturating_mul(1_000);
-        let until_us = self.messages.count(1, now_us).max(self.bytes.count(bytes as u64, now_us));
-        self.due_ms = until_us.div_ceil(1_000).min(now.monotonic_ms + WAIT_MS_MAX);
+        self.messages.count(1, now_us);
+        self.bytes.count(bytes as u64, now_us);
+        self.wait(now);
+    }
+
+    /// Waits until the next PUBLISH may be read, at most for so long at a time. Returns whether it has to wait.
+    fn wait(&mut self, now: Now) -> bool {
+        let until_us = [&self.messages, &self.bytes]
+            .map(|meter| if meter.per_sec.is_some() { meter.used_until_us } else { 0 });
+        let until_ms = until_us.into_iter().max().unwrap_or(0).div_ceil(1_000);
+        self.due_ms = until_ms.clamp(now.monotonic_ms, now.monotonic_ms + WAIT_MS_MAX);
+        self.holds = self.due_ms > now.monotonic_ms;
+        self.holds
     }
 }
 
@@ -97,13 +108,34 @@ impl Shard {
         let Some(client) = self.clients.get_mut(id) else { return false };
         let Some(pace) = client.aside_mut().and_then(|aside| aside.pace.as_mut()) else { return false };
         pace.count(bytes, now);
-        pace.holds = pace.due_ms > now.monotonic_ms;
         if pace.holds {
             self.counters.paced_publish.add(1);
-            self.block(id, Blocker::Pace, to);
-            self.arm(id, now);
+            self.hold_back(id, to);
         }
         true
+    }
+
+    /// Whether the packet at the beginning of these bytes is a PUBLISH that comes too early for the roles of its client. The client
+    /// is not read then. Without such roles this costs one comparison.
+    pub(crate) fn is_early(
+        &mut self,
+        id: ConnectionId,
+        bytes: &[u8],
+        to: &mut Outside<'_, impl Effects>,
+    ) -> bool {
+        const PUBLISH: u8 = 3;
+        let Some(client) = self.clients.get_mut(id) else { return false };
+        let Some(pace) = client.aside_mut().and_then(|aside| aside.pace.as_mut()) else { return false };
+        let is_early = bytes.first().is_some_and(|byte| byte >> 4 == PUBLISH) && pace.wait(to.now);
+        if is_early {
+            self.hold_back(id, to);
+        }
+        is_early
+    }
+
+    fn hold_back(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
+        self.block(id, Blocker::Pace, to);
+        self.arm(id, to.now);
     }
 
     /// The timer of a connection has fired: it may be the end of its wait.

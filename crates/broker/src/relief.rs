@@ -110,7 +110,7 @@ impl Held {
         // A client that waits for others cannot send.
         let waits_for_others = match client.blocked.as_deref() {
             None => client.waits(),
-            Some(blocker) => !matches!(blocker, Blocker::Itself),
+            Some(blocker) => !matches!(blocker, Blocker::Itself | Blocker::Pace),
         };
         let (partial, inbound) = (client.session.partial_bytes(), client.inbound_bytes);
         Self {

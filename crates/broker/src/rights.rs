@@ -28,13 +28,6 @@ impl Shard {
         self.rules()?.access(principal.realm)?.limits(principal.user.as_deref()).cloned()
     }
 
-    /// The time for which the session of a client is kept after its connection, by the rules of this moment.
-    pub(crate) fn limit_expiry(&self, client: &Client, asked_secs: Option<u32>) -> Option<u32> {
-        let (secs, own) = (asked_secs?, client.subscriber.as_ref()?);
-        let most = self.limits(&own.principal()).and_then(|limits| limits.expiry_secs_max);
-        Some(secs.min(most.unwrap_or(u32::MAX)))
-    }
-
     /// The highest QoS at which a client may subscribe to a filter, as a function that holds the rules.
     pub(crate) fn subscribe_rules(
         &self,

@@ -538,9 +538,10 @@ impl Shard {
     fn step(&mut self, id: ConnectionId, bytes: &[u8], to: &mut Outside<'_, impl Effects>) -> Step {
         let now = to.now;
         let Some(client) = self.clients.get_mut(id) else { return Step::Ended };
-        if client.waits() {
+        if client.waits() || self.is_early(id, bytes, to) {
             return Step::Wait;
         }
+        let Some(client) = self.clients.get_mut(id) else { return Step::Ended };
         if client.is_in
             && let Some((packet_type, packet_id)) = brief_acknowledgement(bytes)
         {
@@ -633,12 +634,11 @@ impl Shard {
             Request::Received { packet_id } => self.received_by_client(id, *packet_id, to),
             Request::Released { packet_id } => self.released_by_client(id, *packet_id, to),
             Request::Disconnect { reason, session_expiry_interval_secs } => {
-                let limited = self
-                    .clients
-                    .get(id)
-                    .and_then(|client| self.limit_expiry(client, *session_expiry_interval_secs));
                 if let Some(client) = self.clients.get_mut(id) {
-                    client.make_aside().expiry_secs = limited;
+                    let aside = client.make_aside();
+                    // The limit is that of CONNECT, as CONNACK has told it.
+                    let most = aside.expiry_secs_max.unwrap_or(u32::MAX);
+                    aside.expiry_secs = session_expiry_interval_secs.map(|secs| secs.min(most));
                 }
                 let cause = match reason {
                     DisconnectReason::NormalDisconnection => protocol::Cause::Normal,

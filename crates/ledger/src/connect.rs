@@ -32,9 +32,7 @@ impl Ledger {
             return to.post(place.shard, Reply::Refused { connection, reason });
         }
         if self.has_enough_connections(&claim) {
-            add(&self.gauges.connects_refused_user, 1);
-            let (connection, reason) = (place.connection, ReasonCode::QuotaExceeded);
-            return to.post(place.shard, Reply::Refused { connection, reason });
+            return self.refuse_connection(place, to);
         }
         match self.claims.claim(Claimant { shard: from, claim }) {
             // Rule 8 of `protocol::order`: the newcomer waits until the holder has left.
@@ -68,9 +66,21 @@ impl Ledger {
         // Wills go out in the order in which they became due: this one's now, unless others still wait before it.
         self.fire_wills(&mut 1, now, to);
         match next {
+            // Its user may have come by other identifiers meanwhile.
+            Some(next) if self.has_enough_connections(&next.claim) => {
+                self.refuse_connection(next.place(), to);
+                self.claims.settle(id);
+            }
             Some(next) => self.grant(next, now, to),
             None => self.claims.settle(id),
         }
+    }
+
+    /// Refuses a client whose user has as many connections as it may.
+    fn refuse_connection(&self, place: Place, to: &mut impl Effects) {
+        add(&self.gauges.connects_refused_user, 1);
+        let (connection, reason) = (place.connection, ReasonCode::QuotaExceeded);
+        to.post(place.shard, Reply::Refused { connection, reason });
     }
 
     /// Gives a claimant the identifier, which nobody holds, with the session that it asks for.

@@ -101,6 +101,8 @@ struct Place {
     access: Arc<Access>,
     /// Hash of their contents, without those of dynamic security.
     contents: u64,
+    /// Hash of the keys of tokens.
+    token_contents: u64,
     /// Whether a listener has the realm. The rules of another realm hold for its sessions as they were read last.
     is_used: bool,
 }
@@ -240,7 +242,9 @@ impl AccessFiles {
         let NextAccess { realms, dynamic_contents, seen, .. } = next;
         let has_files = realms.iter().any(Place::has_files);
         let is_same = |(new, old): (&Place, &Place)| {
-            new.files == old.files && new.contents == old.contents && new.is_used == old.is_used
+            new.files == old.files
+                && (new.contents, new.token_contents) == (old.contents, old.token_contents)
+                && new.is_used == old.is_used
         };
         let is_other = dynamic_contents != self.dynamic_contents
             || realms.len() != self.realms.len()
@@ -333,24 +337,35 @@ impl AccessFiles {
         let dynamic = self.read_dynamic_security(realms)?;
         let mut known: Vec<(PathBuf, Users, u64)> = Vec::new();
         for (number, place) in realms.iter_mut().enumerate().filter(|(_, place)| place.is_used) {
-            match read_one(&place.files, &mut known, &self.jwks) {
-                Ok((access, contents)) => {
-                    let own = dynamic.as_ref().filter(|_| place.files.dynamic.is_some());
-                    let access = match own {
-                        Some((dynamic, _)) => access.with_dynamic_security(Arc::clone(dynamic)),
-                        None => access,
-                    };
-                    (place.access, place.contents) = (Arc::new(access), contents);
-                }
-                Err(error) => {
-                    let is_current =
-                        self.realms.get(number).is_some_and(|current| current.files == place.files);
-                    if error.kind() != io::ErrorKind::PermissionDenied || !is_current {
-                        return Err(error);
-                    }
+            let is_current = self.realms.get(number).is_some_and(|current| current.files == place.files);
+            let may_stay = |error: &io::Error| is_current && error.kind() == io::ErrorKind::PermissionDenied;
+            let (access, contents) = match read_one(&place.files, &mut known) {
+                Ok(read) => read,
+                Err(error) if may_stay(&error) => {
                     tracing::warn!(%error, "users and rules stay as they were read at the start");
+                    (Access::clone(&place.access), place.contents)
                 }
-            }
+                Err(error) => return Err(error),
+            };
+            // Keys that an issuer has removed must not stay because of another file.
+            let tokens = place.files.tokens.as_ref().map(|source| source.read(&self.jwks)).transpose();
+            let (tokens, token_contents) = match tokens {
+                Ok(Some((tokens, contents))) => (Some(Arc::new(tokens)), contents),
+                Ok(None) => (None, 0),
+                Err(error) if may_stay(&error) => {
+                    tracing::warn!(%error, "keys of tokens stay as they were read at the start");
+                    (place.access.tokens().cloned(), place.token_contents)
+                }
+                Err(error) => return Err(error),
+            };
+            let access = access.with_tokens(tokens);
+            let own = dynamic.as_ref().filter(|_| place.files.dynamic.is_some());
+            let access = match own {
+                Some((dynamic, _)) => access.with_dynamic_security(Arc::clone(dynamic)),
+                None => access,
+            };
+            place.access = Arc::new(access);
+            (place.contents, place.token_contents) = (contents, token_contents);
         }
         let Some((dynamic, contents)) = dynamic else { return Ok(self.dynamic_contents) };
         realms.iter_mut().for_each(|place| place.use_dynamic_security(&dynamic));
@@ -439,6 +454,7 @@ fn assign(
                     files: wanted.clone(),
                     access: Arc::default(),
                     contents: 0,
+                    token_contents: 0,
                     is_used: true,
                 });
                 realms.len() - 1
@@ -455,11 +471,10 @@ fn stamps(realms: &[Place]) -> Vec<Option<Stamp>> {
     used.flat_map(|place| place.files.paths()).map(|path| Stamp::of(path)).collect()
 }
 
-/// Reads the files of a realm. Returns also the hash of their contents.
+/// Reads the files of users and rules of a realm. Returns also the hash of their contents.
 fn read_one(
-    Files { passwords, rules, roles, tokens, .. }: &Files,
+    Files { passwords, rules, roles, .. }: &Files,
     known: &mut Vec<(PathBuf, Users, u64)>,
-    jwks: &Jwks,
 ) -> io::Result<(Access, u64)> {
     let mut contents = DefaultHasher::new();
     let users = match passwords {
@@ -482,8 +497,7 @@ fn read_one(
     let permissions = permissions
         .map(|path| parse("acl_file", path, &mut contents, Permissions::of_mosquitto))
         .transpose()?;
-    let tokens = tokens.as_ref().map(|source| source.read(jwks, &mut contents).map(Arc::new)).transpose()?;
-    let access = Access::new(users, permissions).with_tokens(tokens);
+    let access = Access::new(users, permissions);
     let access = match roles {
         Some(path) => access.with_roles(parse("rules_file", path, &mut contents, parse_rules)?),
         None => access,

@@ -1,11 +1,11 @@
 //! The source of tokens in the configuration: its keys, its rules, and its name.
 
-use std::hash::{Hash, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use auth::{Algorithm, TokenKeys, TokenRules, Tokens};
+use auth::{Algorithm, BEARERS, TokenKeys, TokenRules, Tokens};
 use config::Jwt;
 
 use crate::access::parse;
@@ -39,20 +39,22 @@ impl TokenSource {
     pub(crate) fn place_of_users(&self) -> String {
         let file = || self.key_file.as_ref().map(|path| path.to_string_lossy().into_owned());
         let issuer = self.rules.issuer.clone().or_else(|| self.keys_url.clone()).or_else(file);
-        format!("jwt:{}", issuer.unwrap_or_default())
+        format!("{BEARERS}{}", issuer.unwrap_or_default())
     }
 
-    /// Reads the file of keys, and adds the keys that were fetched. Adds them to the hash too.
-    pub(crate) fn read(&self, jwks: &Jwks, contents: &mut impl Hasher) -> io::Result<Tokens> {
+    /// Reads the file of keys, and adds the keys that were fetched. Returns also the hash of both.
+    pub(crate) fn read(&self, jwks: &Jwks) -> io::Result<(Tokens, u64)> {
+        let mut contents = DefaultHasher::new();
         let mut keys = match &self.key_file {
-            Some(path) => parse("key_file", path, contents, TokenKeys::of_file)?,
+            Some(path) => parse("key_file", path, &mut contents, TokenKeys::of_file)?,
             None => TokenKeys::default(),
         };
         if let Some(fetched) = self.fetched(jwks) {
-            fetched.hash(contents);
+            fetched.hash(&mut contents);
             keys = keys.and(&fetched);
         }
-        Ok(Tokens::new(self.rules.clone(), keys).with_missed(jwks.missed()))
+        let tokens = Tokens::new(self.rules.clone(), keys).with_missed(jwks.missed());
+        Ok((tokens, contents.finish()))
     }
 
     /// The keys that were fetched from the URL, if there are some.

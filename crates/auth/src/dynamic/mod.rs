@@ -119,8 +119,13 @@ impl DynamicSecurity {
     #[must_use]
     pub fn password(&self, user: &str, client_id: &str) -> Option<&Arc<PasswordHash>> {
         let client = self.clients.get(user).filter(|client| !client.is_disabled)?;
-        let is_bound_to_other = client.client_id.as_deref().is_some_and(|bound| bound != client_id);
-        client.password.as_ref().filter(|_| !is_bound_to_other)
+        client.password.as_ref().filter(|_| self.permits_client_id(user, client_id))
+    }
+
+    /// Whether a user may have a client identifier: one that is bound to another has only that.
+    pub(crate) fn permits_client_id(&self, user: &str, client_id: &str) -> bool {
+        let bound = self.clients.get(user).and_then(|client| client.client_id.as_deref());
+        bound.is_none_or(|bound| bound == client_id)
     }
 
     /// The hash of the first password, for secrets that follow from it.

@@ -21,6 +21,8 @@ const SECRET_BYTES_MIN: usize = 32;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct TokenKeys {
     keys: Vec<Key>,
+    /// The numbers of the keys: every client is compared with them when users change.
+    numbers: Vec<NonZeroU64>,
 }
 
 /// The reason why a text has no keys that can be used.
@@ -71,13 +73,18 @@ impl TokenKeys {
     }
 
     fn of(keys: Vec<Key>) -> Result<Self, KeysError> {
-        if keys.is_empty() { Err(KeysError::NoKey) } else { Ok(Self { keys }) }
+        if keys.is_empty() {
+            return Err(KeysError::NoKey);
+        }
+        let numbers = keys.iter().map(Key::fingerprint).collect();
+        Ok(Self { keys, numbers })
     }
 
     /// The keys of both.
     #[must_use]
     pub fn and(mut self, other: &Self) -> Self {
         self.keys.extend_from_slice(&other.keys);
+        self.numbers.extend_from_slice(&other.numbers);
         self
     }
 
@@ -95,7 +102,7 @@ impl TokenKeys {
 
     /// Whether a key with this number is among them.
     pub(crate) fn has(&self, fingerprint: NonZeroU64) -> bool {
-        self.keys.iter().any(|key| key.fingerprint() == fingerprint)
+        self.numbers.contains(&fingerprint)
     }
 
     /// The keys that may have signed a token with this algorithm. A token that names a key is signed by the key of this name,

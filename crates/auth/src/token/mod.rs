@@ -66,6 +66,9 @@ pub struct Tokens {
     missed: Arc<AtomicU64>,
 }
 
+/// The beginning of the place of user names ([`base::Tenant::users`]) that tokens name.
+pub const BEARERS: &str = "jwt:";
+
 /// The user whom a token proves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bearer {
@@ -228,13 +231,19 @@ pub struct TokenCheck {
     tokens: Arc<Tokens>,
     token: Box<[u8]>,
     user: Option<Box<str>>,
+    number: u64,
 }
 
 impl TokenCheck {
     /// The check of a token. `user` is the user name in CONNECT, if there is one.
     #[must_use]
     pub fn new(tokens: &Arc<Tokens>, token: &[u8], user: Option<&str>) -> Self {
-        Self { tokens: Arc::clone(tokens), token: token.into(), user: user.map(Box::from) }
+        // One byte more than the longest shows that a token is too long.
+        let token = &token[..token.len().min(TOKEN_BYTES_MAX + 1)];
+        let mut hasher = DefaultHasher::new();
+        token.hash(&mut hasher);
+        let (tokens, user) = (Arc::clone(tokens), user.map(Box::from));
+        Self { tokens, token: token.into(), user, number: hasher.finish() }
     }
 
     /// Checks the token at a time.
@@ -248,9 +257,7 @@ impl TokenCheck {
     /// A number that stands for the token: limits of wrong ones are about one token, because a wrong one names nobody.
     #[must_use]
     pub fn number(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.token.hash(&mut hasher);
-        hasher.finish()
+        self.number
     }
 
     /// Memory of the check, in bytes.

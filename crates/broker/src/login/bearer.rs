@@ -7,7 +7,7 @@ use base::{ConnectionId, Now, Principal};
 use protocol::Claim;
 use wire::{ConnectRefusal, DisconnectReason};
 
-use super::{DISABLED, Stranger};
+use super::{DISABLED, OTHER_ID, Stranger};
 use crate::client::Client;
 use crate::effects::Outside;
 use crate::{Effects, Shard};
@@ -40,6 +40,10 @@ impl Shard {
         }
         if access.is_some_and(|access| access.is_disabled(&bearer.user)) {
             return self.turn_away_stranger(id, DISABLED, claim, to);
+        }
+        let client_id = &claim.subscriber.client_id;
+        if access.is_some_and(|access| !access.permits_client_id(&bearer.user, client_id)) {
+            return self.turn_away_stranger(id, OTHER_ID, claim, to);
         }
         if let Some(until) = bearer.until_unix_secs {
             client.make_aside().until_unix_secs = Some(until);

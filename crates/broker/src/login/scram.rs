@@ -23,7 +23,8 @@ pub(crate) struct Authenticating {
     pub(crate) claim: Option<Claim>,
     stage: Stage,
     identity: Identity,
-    _charge: Charge,
+    /// Of the exchange, and of the will in CONNECT.
+    _charges: [Charge; 2],
 }
 
 #[derive(Debug)]
@@ -103,7 +104,7 @@ impl Shard {
             return Err(NO_METHOD);
         }
         let data = step.data.map_or(&[][..], Binary::as_bytes);
-        if !self.has_memory_for_login(data.len() + claim.map_or(0, Claim::will_bytes)) {
+        if !self.has_memory_for_login(claim.map_or(0, Claim::will_bytes)) {
             return Err(NO_MEMORY);
         }
         let mut found = None;
@@ -136,9 +137,8 @@ impl Shard {
         identity: Identity,
         to: &mut Outside<'_, impl Effects>,
     ) {
-        let bytes = exchange.size_bytes() + claim.as_ref().map_or(0, Claim::will_bytes);
-        let charge = self.tally.budget().charge(Purpose::Logins, bytes);
-        let begun = Authenticating { claim, stage: Stage::Asked(exchange), identity, _charge: charge };
+        let charges = self.charge_exchange(exchange.size_bytes(), claim.as_ref());
+        let begun = Authenticating { claim, stage: Stage::Asked(exchange), identity, _charges: charges };
         let Some(client) = self.clients.get_mut(id) else { return };
         client.make_aside().authenticating = Some(Box::new(begun));
         let outcome = AuthenticationOutcome::Continue(Binary::new(answer.as_bytes()).ok());
@@ -159,16 +159,25 @@ impl Shard {
             Ok(finished) => finished,
             Err(problem) => return self.refuse_proof(id, Stranger::of_scram(problem), claim, to),
         };
-        let bytes = check.size_bytes() + answer.len() + claim.as_ref().map_or(0, Claim::will_bytes);
-        let charge = self.tally.budget().charge(Purpose::Logins, bytes);
+        let charges = self.charge_exchange(check.size_bytes() + answer.len(), claim.as_ref());
         if let Err(unchecked) = to.verify(id, Check::Scram(check)) {
             return self.refuse_proof(id, Stranger::of(unchecked), claim, to);
         }
         let Some(client) = self.clients.get_mut(id) else { return };
-        let stage = Stage::Proving(answer);
-        client.make_aside().authenticating =
-            Some(Box::new(Authenticating { claim, stage, identity, _charge: charge }));
-        to.pause(id);
+        // A client that is connected goes on meanwhile.
+        let is_coming = claim.is_some();
+        let begun = Authenticating { claim, stage: Stage::Proving(answer), identity, _charges: charges };
+        client.make_aside().authenticating = Some(Box::new(begun));
+        if is_coming {
+            to.pause(id);
+        }
+    }
+
+    /// Charges an exchange, which is as long as a connection and has a bound, and the will that waits for its end.
+    fn charge_exchange(&self, bytes: usize, claim: Option<&Claim>) -> [Charge; 2] {
+        let budget = self.tally.budget();
+        let will_bytes = claim.map_or(0, Claim::will_bytes);
+        [budget.charge(Purpose::Connections, bytes), budget.charge(Purpose::Logins, will_bytes)]
     }
 
     /// Handles the outcome of the check of a proof, if there was one. Returns whether there was.
@@ -196,9 +205,8 @@ impl Shard {
             Checked::Right if is_user => {
                 let outcome = AuthenticationOutcome::Success(Binary::new(answer.as_bytes()).ok());
                 self.apply(id, outcome, to);
-                match claim {
-                    Some(claim) => self.claim(id, claim, super::proved(&realms, entry, &identity), to),
-                    None => to.resume(id),
+                if let Some(claim) = claim {
+                    self.claim(id, claim, super::proved(&realms, entry, &identity), to);
                 }
             }
             Checked::Not(unchecked) => self.refuse_proof(id, Stranger::of(*unchecked), claim, to),

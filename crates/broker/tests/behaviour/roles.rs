@@ -333,6 +333,58 @@ fn messages_that_come_too_fast_are_read_later() {
     world.assert_account();
 }
 
+/// A client cannot have more connections than it may by taking over identifiers that others have, all at the same time.
+#[test]
+fn claims_that_wait_for_others_to_leave_count_too() {
+    let mut world = World::new(1);
+    world.replace_realms(limited(Limits { connections_max: Some(1), ..Limits::default() }));
+    let names = ["a", "b", "c"];
+    let _others = names.map(|client_id| world.connect(0, Version::V5, client_id));
+    let claimants = names.map(|client_id| {
+        let peer = world.accept(0, Version::V5);
+        let mut connect = Connect::new(Version::V5, utf8(client_id));
+        connect.set_credentials(Some(utf8("ann")), None).expect("short");
+        let bytes = crate::world::bytes(&connect.into(), Version::V5);
+        world.read_now(peer, &bytes);
+        peer
+    });
+    world.settle();
+    let answers = claimants.map(|peer| world.packets(peer).concat());
+    let let_in = answers.iter().filter(|answer| answer.starts_with("CONNACK Success")).count();
+    let refused = answers.iter().filter(|answer| answer.starts_with("CONNACK Quota exceeded")).count();
+    assert_eq!((let_in, refused), (1, 2), "{answers:?}");
+}
+
+/// A PINGREQ in between has its answer.
+#[test]
+fn one_large_message_does_not_open_the_way_for_the_next() {
+    let mut world = World::new(1);
+    world.replace_realms(limited_and_open(Limits { bytes_per_sec_max: Some(10), ..Limits::default() }));
+    let receiver = world.connect(0, Version::V5, "receiver");
+    world.subscribe(receiver, "#");
+    let peer = world.accept(0, Version::V5);
+    let mut connect = Connect::new(Version::V5, utf8("large"));
+    connect.set_credentials(Some(utf8("ann")), None).expect("short");
+    world.send(peer, &connect.into());
+    world.packets(peer);
+    // 302 bytes take half a minute.
+    let large = [&b"\x30\xac\x02\x00\x01a\x00"[..], &[b'x'; 296]].concat();
+    world.feed(peer, &[&large[..], b"\xC0\x00", &large].concat());
+    assert_eq!(world.packets(receiver).len(), 1);
+    let waited = |world: &mut World, secs: u64| {
+        for _ in 0..secs {
+            world.wait(1_000);
+            world.read_again();
+            world.settle();
+        }
+        (world.packets(peer).len(), world.packets(receiver).len())
+    };
+    assert_eq!(waited(&mut world, 12), (1, 0), "PINGRESP after ten seconds");
+    assert_eq!(waited(&mut world, 15), (0, 0));
+    assert_eq!(waited(&mut world, 10), (0, 1));
+    world.assert_account();
+}
+
 #[test]
 fn a_session_is_kept_as_long_as_the_roles_of_its_user_say() {
     let limits = Limits { expiry_secs_max: Some(60), ..Limits::default() };

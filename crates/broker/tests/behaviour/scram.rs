@@ -251,6 +251,34 @@ fn a_connected_client_proves_itself_again_and_stays() {
     world.assert_account();
 }
 
+/// Otherwise the client could send as much as it likes, and nobody would read it.
+#[test]
+fn a_proof_of_a_connected_client_ends_no_wait_that_is_not_its_own() {
+    let mut world = world();
+    let mut builder = auth::RolesBuilder::default();
+    let role = builder.role("slow");
+    builder.rule(role, auth::RuleKind::Publish, "#", Some(auth::Permit::ALL), 1).expect("a filter");
+    builder.limit(role, auth::Limits { messages_per_sec_max: Some(1), ..auth::Limits::default() });
+    builder.give(auth::Holder::EveryUser, role);
+    let mut users = Users::default();
+    let hash = PasswordHash::new(Scheme::MOSQUITTO, b"croak", SALT).expect("a hash");
+    users.add("frog", hash).expect("a user");
+    let access = Access::new(Some(users), None).with_roles(builder.build().expect("few rules"));
+    world.replace_realms(Realms::new(vec![("".into(), Arc::new(access))]));
+    let peer = come(&mut world, "f1", ("frog", "croak"), 1);
+    let message = first("frog");
+    world.send(peer, &auth(AuthReason::ReAuthenticate, &message).into());
+    world.packets(peer);
+    let message = second("frog", "croak", 2).0;
+    let proof = crate::world::bytes(&auth(AuthReason::ContinueAuthentication, &message).into(), Version::V5);
+    world.feed(peer, &[proof, b"\x30\x05\x00\x01a\x00x".repeat(5)].concat());
+    assert!(world.socket(peer).paused, "it has sent too much");
+    world.verify(0, None);
+    assert!(world.packets(peer)[0].starts_with("AUTH Success"));
+    assert!(world.socket(peer).paused, "and waits still");
+    world.assert_account();
+}
+
 /// [MQTT-4.12.1-2]
 #[test]
 fn a_client_that_fails_to_prove_itself_again_goes() {
