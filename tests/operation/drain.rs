@@ -1,6 +1,6 @@
 //! Drain: new clients are refused, connected ones leave, and the broker ends if that was asked for.
 
-use pondhawk_tests::packet::Connect;
+use pondhawk_tests::packet::{Connect, Will};
 use pondhawk_tests::{Broker, Options, Version, until};
 use serde_json::{Value, json};
 
@@ -72,6 +72,23 @@ fn without_another_server_the_reason_is_the_end_of_this_one_and_then_it_ends() {
     assert!(old.read_to_end().is_empty());
     broker.wait_for_log("the broker is drained, and ends");
     assert!(broker.wait().success());
+}
+
+#[test]
+fn a_session_that_lasts_leaves_with_its_will_and_is_found_again() {
+    let (broker, server) = start();
+    let expiry = [0x11, 0, 0, 0x0e, 0x10];
+    let stays = Connect { clean_start: false, properties: &expiry, ..Connect::new(Version::V5, "heron") };
+    let mut heron = broker
+        .client_with(&Connect { will: Some(Will { retain: true, ..Will::new("gone", b"heron") }), ..stays });
+    assert_eq!(drain(&server, &json!({ "seconds": 0 })).status, 200);
+    heron.expect_disconnect(0x8b);
+    assert_eq!(server.send("DELETE", "/api/v1/drain", "", "").status, 200);
+    let (_, greeting) = broker.greet(&stays);
+    assert_eq!(greeting[2..4], [1, 0], "the session is present");
+    let mut watcher = broker.client(Version::V5, "watcher");
+    watcher.subscribe("gone");
+    watcher.expect_retained("gone", b"heron");
 }
 
 #[test]
