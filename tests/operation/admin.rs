@@ -84,16 +84,23 @@ impl Server {
         stream
     }
 
-    pub(super) fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+    fn request(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
         let Self { address, token } = self;
         let length = body.len();
-        self.raw(
-            format!(
-                "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n\
-                 Authorization: Bearer {token}\r\n{headers}\r\n{body}"
-            )
-            .as_bytes(),
+        format!(
+            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n\
+             Authorization: Bearer {token}\r\n{headers}\r\n{body}"
         )
+    }
+
+    pub(super) fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+        self.raw(self.request(method, path, headers, body).as_bytes())
+    }
+
+    /// Sends a request, and closes the connection without a look at the answer.
+    pub(super) fn send_and_hang_up(&self, method: &str, path: &str, headers: &str, body: &str) {
+        let mut stream = TcpStream::connect(self.address).expect("it listens");
+        stream.write_all(self.request(method, path, headers, body).as_bytes()).expect("it reads");
     }
 
     fn get(&self, path: &str) -> Answer {
