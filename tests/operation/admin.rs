@@ -242,6 +242,21 @@ fn a_session_of_an_absent_client_and_of_a_connected_one_can_be_ended() {
     }
 }
 
+/// A client cannot hide a change by hanging up.
+#[test]
+fn a_change_whose_client_has_hung_up_is_in_the_log() {
+    let (broker, server) = broker("");
+    for number in 0..50 {
+        let reference = format!("b:{number}");
+        let body = json!({ "server_reference": &reference, "seconds": 3_600 }).to_string();
+        server.send_and_hang_up("POST", "/api/v1/drain", "Content-Type: application/json\r\n", &body);
+        // The server may see the end of the connection before it begins.
+        if server.value("/api/v1/drain")["server_reference"] == *reference {
+            broker.wait_for_log(&format!("action=Drain on=\"{reference}\""));
+        }
+    }
+}
+
 #[test]
 fn an_explanation_names_the_reason() {
     let (broker, server) = broker("");
