@@ -294,6 +294,10 @@ fn the_api_is_there_on_the_command_line() {
     assert!(run(&["ctl", "clear", "pond/frog"]).0);
     assert!(run(&["ctl", "ban", "user", "ann/1", "--reason", "noisy"]).0);
     let (_, bans) = run(&["ctl", "bans"]);
+    for list in [&["listeners"][..], &["groups"], &["subscriptions", "frog"]] {
+        let (is_done, text) = run(&[&["ctl"], list].concat());
+        assert!(is_done && text.contains("  "), "{list:?}: {text}");
+    }
     assert_eq!(bans, "KIND  VALUE  SECONDS LEFT  REASON\nuser  ann/1  -             noisy\n");
     assert!(run(&["ctl", "lift-ban", "user", "ann/1"]).0);
     assert_eq!(run(&["ctl", "log-level"]), (true, "level  info\n".to_owned()));
@@ -386,8 +390,8 @@ fn each_role_has_its_rights() {
             ("GET", "/api/v1/drain"),
             ("DELETE", "/api/v1/drain"),
             ("GET", "/api/v1/groups"),
-            ("DELETE", "/api/v1/clients/nobody/queue"),
-            ("DELETE", "/api/v1/groups/nobody/queue"),
+            ("DELETE", "/api/v1/clients/nobody/queue?all=true"),
+            ("DELETE", "/api/v1/groups/nobody/queue?all=true"),
             ("POST", "/api/v1/backup"),
             ("PUT", "/api/v1/log-level"),
         ];

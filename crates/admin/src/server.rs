@@ -371,6 +371,7 @@ async fn answer(
     let role = admit(&head.headers, route, peer, shared)?;
     let query = uri::parameters(head.uri.query().unwrap_or_default());
     let query = query.ok_or_else(|| Failure::bad("the query is not well-formed"))?;
+    route.misfit(&query).map_or(Ok(()), |why| Err(Failure::bad(why)))?;
     let body = read_body(&head.headers, body, !route.body.is_empty(), shared).await?;
     let asked = Asked { route, values, query, body, role, from: peer.from };
     if route.method == "GET" {
