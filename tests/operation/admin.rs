@@ -84,16 +84,23 @@ impl Server {
         stream
     }
 
-    pub(super) fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+    fn request(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
         let Self { address, token } = self;
         let length = body.len();
-        self.raw(
-            format!(
-                "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n\
-                 Authorization: Bearer {token}\r\n{headers}\r\n{body}"
-            )
-            .as_bytes(),
+        format!(
+            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n\
+             Authorization: Bearer {token}\r\n{headers}\r\n{body}"
         )
+    }
+
+    pub(super) fn send(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+        self.raw(self.request(method, path, headers, body).as_bytes())
+    }
+
+    /// Sends a request, and closes the connection without a look at the answer.
+    pub(super) fn send_and_hang_up(&self, method: &str, path: &str, headers: &str, body: &str) {
+        let mut stream = TcpStream::connect(self.address).expect("it listens");
+        stream.write_all(self.request(method, path, headers, body).as_bytes()).expect("it reads");
     }
 
     fn get(&self, path: &str) -> Answer {
@@ -235,6 +242,21 @@ fn a_session_of_an_absent_client_and_of_a_connected_one_can_be_ended() {
     }
 }
 
+/// A client cannot hide a change by hanging up.
+#[test]
+fn a_change_whose_client_has_hung_up_is_in_the_log() {
+    let (broker, server) = broker("");
+    for number in 0..50 {
+        let reference = format!("b:{number}");
+        let body = json!({ "server_reference": &reference, "seconds": 3_600 }).to_string();
+        server.send_and_hang_up("POST", "/api/v1/drain", "Content-Type: application/json\r\n", &body);
+        // The server may see the end of the connection before it begins.
+        if server.value("/api/v1/drain")["server_reference"] == *reference {
+            broker.wait_for_log(&format!("action=Drain on=\"{reference}\""));
+        }
+    }
+}
+
 #[test]
 fn an_explanation_names_the_reason() {
     let (broker, server) = broker("");
@@ -272,6 +294,10 @@ fn the_api_is_there_on_the_command_line() {
     assert!(run(&["ctl", "clear", "pond/frog"]).0);
     assert!(run(&["ctl", "ban", "user", "ann/1", "--reason", "noisy"]).0);
     let (_, bans) = run(&["ctl", "bans"]);
+    for list in [&["listeners"][..], &["groups"], &["subscriptions", "frog"]] {
+        let (is_done, text) = run(&[&["ctl"], list].concat());
+        assert!(is_done && text.contains("  "), "{list:?}: {text}");
+    }
     assert_eq!(bans, "KIND  VALUE  SECONDS LEFT  REASON\nuser  ann/1  -             noisy\n");
     assert!(run(&["ctl", "lift-ban", "user", "ann/1"]).0);
     assert_eq!(run(&["ctl", "log-level"]), (true, "level  info\n".to_owned()));
@@ -364,8 +390,8 @@ fn each_role_has_its_rights() {
             ("GET", "/api/v1/drain"),
             ("DELETE", "/api/v1/drain"),
             ("GET", "/api/v1/groups"),
-            ("DELETE", "/api/v1/clients/nobody/queue"),
-            ("DELETE", "/api/v1/groups/nobody/queue"),
+            ("DELETE", "/api/v1/clients/nobody/queue?all=true"),
+            ("DELETE", "/api/v1/groups/nobody/queue?all=true"),
             ("POST", "/api/v1/backup"),
             ("PUT", "/api/v1/log-level"),
         ];

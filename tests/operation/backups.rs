@@ -51,6 +51,21 @@ fn a_backup_is_made_while_the_broker_runs_and_another_broker_starts_on_it() {
 }
 
 #[test]
+fn the_command_line_begins_a_backup_and_shows_it() {
+    let (data, backups) = (data_dir(), data_dir());
+    let (_broker, server) = start(data.path(), Some(backups.path()));
+    let (is_done, text) = server.run(&["ctl", "backup", "monday"]);
+    assert!(is_done && text.contains("monday"), "{text}");
+    until("the backup is done", || {
+        let (is_done, text) = server.run(&["ctl", "backup"]);
+        assert!(is_done && !text.contains("failed"), "{text}");
+        text.contains("is a copy of").then_some(())
+    });
+    let (is_done, text) = server.run(&["ctl", "backup", "monday"]);
+    assert!(!is_done && text.contains("there is a backup monday already"), "{text}");
+}
+
+#[test]
 fn a_name_leads_nowhere_else_and_without_a_directory_there_are_no_backups() {
     let (data, backups) = (data_dir(), data_dir());
     {

@@ -1,14 +1,18 @@
 //! Drain: new clients are refused, connected ones leave, and the broker ends if that was asked for.
 
-use pondhawk_tests::packet::Connect;
+use pondhawk_tests::packet::{Connect, Will};
 use pondhawk_tests::{Broker, Options, Version, until};
 use serde_json::{Value, json};
 
 use crate::admin::{Answer, Server};
 
 fn start() -> (Broker, Server) {
+    start_with(2)
+}
+
+fn start_with(shards: u16) -> (Broker, Server) {
     let settings = "[admin]\naddress = \"127.0.0.1:0\"\n".to_owned();
-    let broker = Broker::start(&Options { shards: 2, settings, ..Options::default() });
+    let broker = Broker::start(&Options { shards, settings, ..Options::default() });
     let server = Server::of(&broker);
     (broker, server)
 }
@@ -72,6 +76,47 @@ fn without_another_server_the_reason_is_the_end_of_this_one_and_then_it_ends() {
     assert!(old.read_to_end().is_empty());
     broker.wait_for_log("the broker is drained, and ends");
     assert!(broker.wait().success());
+}
+
+/// An order counts for all shards or for none, even if nobody waits for its answer.
+#[test]
+fn an_order_whose_client_has_hung_up_leaves_no_shard_out() {
+    let (broker, server) = start_with(6);
+    let body = json!({ "seconds": 3_600 }).to_string();
+    let is_accepted = |number| {
+        let mut connection = broker.connect();
+        connection.send(&Connect::new(Version::V5, &format!("frog-{number}")).bytes());
+        connection.read_packet()[3] == 0
+    };
+    for _ in 0..20 {
+        server.send_and_hang_up("POST", "/api/v1/drain", "Content-Type: application/json\r\n", &body);
+        let is_draining = server.value("/api/v1/drain")["draining"] == true;
+        // Each shard accepts some of these.
+        let accepted = (0..40).filter(|number| is_accepted(*number)).count();
+        let is_draining_now = server.value("/api/v1/drain")["draining"] == true;
+        if is_draining == is_draining_now {
+            assert_eq!(accepted, if is_draining { 0 } else { 40 });
+        }
+        let ended = server.send("DELETE", "/api/v1/drain", "", "").status;
+        assert!([200, 404].contains(&ended));
+    }
+}
+
+#[test]
+fn a_session_that_lasts_leaves_with_its_will_and_is_found_again() {
+    let (broker, server) = start();
+    let expiry = [0x11, 0, 0, 0x0e, 0x10];
+    let stays = Connect { clean_start: false, properties: &expiry, ..Connect::new(Version::V5, "heron") };
+    let mut heron = broker
+        .client_with(&Connect { will: Some(Will { retain: true, ..Will::new("gone", b"heron") }), ..stays });
+    assert_eq!(drain(&server, &json!({ "seconds": 0 })).status, 200);
+    heron.expect_disconnect(0x8b);
+    assert_eq!(server.send("DELETE", "/api/v1/drain", "", "").status, 200);
+    let (_, greeting) = broker.greet(&stays);
+    assert_eq!(greeting[2..4], [1, 0], "the session is present");
+    let mut watcher = broker.client(Version::V5, "watcher");
+    watcher.subscribe("gone");
+    watcher.expect_retained("gone", b"heron");
 }
 
 #[test]

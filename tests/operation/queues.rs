@@ -76,18 +76,27 @@ fn an_operator_looks_at_queues_and_discards_messages_for_good() {
     let cursor = first["cursor"].as_str().expect("there is another one");
     assert_eq!(payloads(&server.value(&format!("{GROUP}/queue?cursor={cursor}"))), ["job 3"]);
     let discard = |path: &str| server.send("DELETE", path, "", "");
+    let newt = "/api/v1/clients/newt/queue";
+    for wrong in
+        ["", "?topic=jobs/odd", "?all=false", "?all=true&filter=a", "?filter=a&filter=b", "?cursor=0-9"]
+    {
+        let (of_client, of_group) =
+            (discard(&format!("{newt}{wrong}")), discard(&format!("{GROUP}/queue{wrong}")));
+        assert_eq!((of_client.status, of_group.status), (400, 400), "{wrong}");
+    }
+    assert_eq!(server.send("GET", &format!("{newt}?filter=a"), "", "").status, 400, "a list has no filter");
     let answered = discard(&format!("{GROUP}/queue?filter=jobs/odd"));
     assert_eq!((answered.status, answered.body.as_str()), (200, "{\"cursor\":null,\"discarded\":2}\n"));
     broker.wait_for_log("action=DiscardGroupQueue on=\"$share/workers/jobs/# jobs/odd\" role=\"admin\"");
     assert_eq!(payloads(&server.value(&format!("{GROUP}/queue"))), ["job 2"]);
-    let answered = discard("/api/v1/clients/newt/queue");
+    let answered = discard(&format!("{newt}?all=true"));
     assert_eq!((answered.status, answered.body.as_str()), (200, "{\"cursor\":null,\"discarded\":1}\n"));
     for (path, status) in [
-        ("/api/v1/clients/nobody/queue", 404),
-        ("/api/v1/groups/jobs%2F%23/queue", 404),
+        ("/api/v1/clients/nobody/queue?all=true", 404),
+        ("/api/v1/groups/jobs%2F%23/queue?all=true", 404),
         ("/api/v1/clients/newt/queue?filter=a/%23/b", 400),
         ("/api/v1/clients/newt/queue?filter=%24share/g/a", 400),
-        ("/api/v1/clients/newt/queue?cursor=1", 400),
+        ("/api/v1/clients/newt/queue?all=true&cursor=1", 400),
     ] {
         assert_eq!(discard(path).status, status, "{path}");
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use net::{Operator, ShardAnswer};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout_at};
 
 use crate::answer::Failure;
 
@@ -17,10 +17,38 @@ pub(crate) async fn shard(
     shard: usize,
     question: broker::Question,
 ) -> Result<ShardAnswer, Failure> {
+    post(operator, shard, question).await
+}
+
+/// Asks all shards, and waits for their answers.
+///
+/// All shards have the question when this returns, even if nobody polls the future that it returns.
+pub(crate) fn all_shards<Q: Fn() -> broker::Question>(
+    operator: &Operator,
+    question: Q,
+) -> impl Future<Output = Result<(), Failure>> + use<Q> {
+    let shards = 0..operator.shards();
+    let answers: Vec<_> = shards.map(|shard| post(operator, shard, question())).collect();
+    async move {
+        let mut outcome = Ok(());
+        for answer in answers {
+            outcome = outcome.and(answer.await.map(drop));
+        }
+        outcome
+    }
+}
+
+/// Asks a shard now, and returns its answer as a future.
+fn post(
+    operator: &Operator,
+    shard: usize,
+    question: broker::Question,
+) -> impl Future<Output = Result<ShardAnswer, Failure>> + use<> {
     let (give, take) = oneshot::channel();
     // Whoever has asked may have stopped to wait.
     operator.ask_shard(shard, question, move |answer| drop(give.send(answer)));
-    await_answer(take, || format!("shard {shard}")).await
+    let until = Instant::now() + ANSWER_TIMEOUT;
+    async move { await_answer(take, until, || format!("shard {shard}")).await }
 }
 
 /// Asks the ledger, and waits for its answer.
@@ -30,11 +58,15 @@ pub(crate) async fn ledger(
 ) -> Result<ledger::OperatorAnswer, Failure> {
     let (give, take) = oneshot::channel();
     operator.ask_ledger(question, move |answer| drop(give.send(answer)));
-    await_answer(take, || "the ledger".to_owned()).await
+    await_answer(take, Instant::now() + ANSWER_TIMEOUT, || "the ledger".to_owned()).await
 }
 
-async fn await_answer<T>(take: oneshot::Receiver<T>, whom: impl Fn() -> String) -> Result<T, Failure> {
-    match timeout(ANSWER_TIMEOUT, take).await {
+async fn await_answer<T>(
+    take: oneshot::Receiver<T>,
+    until: Instant,
+    whom: impl Fn() -> String,
+) -> Result<T, Failure> {
+    match timeout_at(until, take).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(_)) => Err(Failure::unavailable(format!("{} has ended", whom()))),
         Err(_) => Err(Failure::unavailable(format!("{} does not answer within five seconds", whom()))),

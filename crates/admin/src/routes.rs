@@ -95,7 +95,12 @@ const CURSOR: Parameter =
     optional("cursor", "string", "The `cursor` of the answer before, to go on behind it");
 
 const FILTER: Parameter =
-    optional("filter", "string", "Topic filter of the messages. Without one, all are discarded");
+    optional("filter", "string", "Topic filter of the messages. Required without `all`");
+const ALL: Parameter = optional(
+    "all",
+    "boolean",
+    "`true` discards all messages. Required without `filter`, and not possible with it",
+);
 
 const fn get(
     path: &'static str,
@@ -178,7 +183,7 @@ pub const ROUTES: &[Route] = &[
         ("DELETE", "/api/v1/clients/{client_id}/queue"),
         Role::Admin,
         Action::DiscardQueue,
-        (&[FILTER, CURSOR], &[]),
+        (&[FILTER, ALL, CURSOR], &[]),
         "Discard messages that wait for a lasting session, all or those that match a filter",
     ),
     get(
@@ -204,7 +209,7 @@ pub const ROUTES: &[Route] = &[
         ("DELETE", "/api/v1/groups/{filter}/queue"),
         Role::Admin,
         Action::DiscardGroupQueue,
-        (&[FILTER, CURSOR], &[]),
+        (&[FILTER, ALL, CURSOR], &[]),
         "Discard messages that wait for the members of a group, all or those that match a filter",
     ),
     get(
@@ -337,6 +342,18 @@ impl Route {
     /// Whether the route is a part of the dashboard, which is for people.
     fn is_page(&self) -> bool {
         matches!(self.action, Action::Page | Action::Script | Action::Style)
+    }
+
+    /// The reason why a query is not one of this route: without a word about it, a misspelt parameter would count for nothing.
+    pub(crate) fn misfit(&self, query: &[(String, String)]) -> Option<String> {
+        let has = |name: &str| self.query.iter().any(|parameter| parameter.name == name);
+        query.iter().enumerate().find_map(|(index, (name, _))| {
+            if !has(name) {
+                return Some(format!("there is no parameter {name:?} here"));
+            }
+            let is_repeated = query[..index].iter().any(|(earlier, _)| earlier == name);
+            is_repeated.then(|| format!("the parameter {name} is there twice"))
+        })
     }
 }
 
@@ -481,6 +498,26 @@ mod tests {
         for route in ROUTES {
             assert!(seen.insert((route.method, route.path)), "{} is there twice", route.path);
             assert_eq!(route.method != "GET", route.role > Some(Role::Viewer), "{}", route.path);
+        }
+    }
+
+    #[test]
+    fn a_query_has_the_parameters_of_its_route_once() {
+        let misfit = |method, path, query| {
+            let Match::Found(route, _) = find(method, path) else { panic!("{path} is a path") };
+            route.misfit(&uri::parameters(query).expect("it is well-formed"))
+        };
+        let queue = "/api/v1/clients/x/queue";
+        assert_eq!(misfit("DELETE", queue, "filter=a&cursor=1-2"), None);
+        assert_eq!(misfit("DELETE", queue, ""), None);
+        for (method, path, query) in [
+            ("DELETE", queue, "topic=a"),
+            ("DELETE", queue, "filter=a&Filter=b"),
+            ("DELETE", queue, "filter=a&filter=b"),
+            ("GET", "/api/v1/bans", "limit=1"),
+            ("GET", "/", "x"),
+        ] {
+            assert!(misfit(method, path, query).is_some(), "{path}?{query}");
         }
     }
 

@@ -315,9 +315,10 @@ struct Peer {
 
 async fn serve_connection(stream: tokio::net::TcpStream, peer: Peer, shared: Arc<Shared>) {
     let io = TokioIo::new(Timed::new(stream, shared.request_timeout));
+    let peer = Arc::new(peer);
     let service = service_fn(|request| {
-        let (shared, peer) = (Arc::clone(&shared), &peer);
-        async move { Ok::<_, std::convert::Infallible>(respond(request, peer, &shared).await) }
+        let (shared, peer) = (Arc::clone(&shared), Arc::clone(&peer));
+        async move { Ok::<_, std::convert::Infallible>(respond(request, &peer, &shared).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -337,14 +338,22 @@ fn is_timed_out(error: &hyper::Error) -> bool {
     source.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
 }
 
-async fn respond(request: Request<Incoming>, peer: &Peer, shared: &Arc<Shared>) -> Response<Full<Bytes>> {
+async fn respond(
+    request: Request<Incoming>,
+    peer: &Arc<Peer>,
+    shared: &Arc<Shared>,
+) -> Response<Full<Bytes>> {
     let answer = answer(request, peer, shared).await.unwrap_or_else(|answer| answer);
     shared.counters.answered();
     answer.into_response(&shared.room)
 }
 
 /// Serves a request. An error is an answer too.
-async fn answer(request: Request<Incoming>, peer: &Peer, shared: &Arc<Shared>) -> Result<Answer, Answer> {
+async fn answer(
+    request: Request<Incoming>,
+    peer: &Arc<Peer>,
+    shared: &Arc<Shared>,
+) -> Result<Answer, Answer> {
     let (head, body) = request.into_parts();
     if !shared.hosts.admits(&head.headers) {
         shared.counters.refused(Refusal::Host);
@@ -362,14 +371,36 @@ async fn answer(request: Request<Incoming>, peer: &Peer, shared: &Arc<Shared>) -
     let role = admit(&head.headers, route, peer, shared)?;
     let query = uri::parameters(head.uri.query().unwrap_or_default());
     let query = query.ok_or_else(|| Failure::bad("the query is not well-formed"))?;
-    let is_change = route.method != "GET";
+    route.misfit(&query).map_or(Ok(()), |why| Err(Failure::bad(why)))?;
     let body = read_body(&head.headers, body, !route.body.is_empty(), shared).await?;
     let asked = Asked { route, values, query, body, role, from: peer.from };
-    let answer = api::carry_out(&asked, shared).await.unwrap_or_else(Answer::from);
-    if is_change {
-        audit(&asked, answer.status);
+    if route.method == "GET" {
+        return Ok(api::carry_out(&asked, shared).await.unwrap_or_else(Answer::from));
     }
-    Ok(answer)
+    // This future is dropped if the client hangs up. A change that has begun goes on.
+    let changing = tokio::spawn(change(asked, Arc::clone(peer), Arc::clone(shared)));
+    let failed = |_| Failure(StatusCode::INTERNAL_SERVER_ERROR, "the request has failed".to_owned()).into();
+    changing.await.map_err(failed)
+}
+
+/// Carries out a change. The connection keeps its place until the end of the change, so that these are bounded too.
+async fn change(asked: Asked, _peer: Arc<Peer>, shared: Arc<Shared>) -> Answer {
+    let mut change = Change { asked, status: StatusCode::INTERNAL_SERVER_ERROR };
+    let answer = api::carry_out(&change.asked, &shared).await.unwrap_or_else(Answer::from);
+    change.status = answer.status;
+    answer
+}
+
+/// A change under way. Its end has a line in the log, even if that is a failure of the broker, or the end of the server.
+struct Change {
+    asked: Asked,
+    status: StatusCode,
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        audit(&self.asked, self.status);
+    }
 }
 
 /// The role of the request's token, if the route needs one.

@@ -25,7 +25,10 @@ pub(crate) struct Ending<'a> {
 /// Who ends it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum By {
+    /// The broker, which goes on.
     Server,
+    /// The end of the broker itself.
+    Shutdown,
     Peer,
 }
 
@@ -87,8 +90,8 @@ impl Shard {
         to.notice(
             id,
             match by {
-                By::Server if !is_in => Notice::Refused { client_id, reason, why },
-                By::Server | By::Peer => Notice::Disconnected { client_id, reason, why },
+                By::Server | By::Shutdown if !is_in => Notice::Refused { client_id, reason, why },
+                By::Server | By::Shutdown | By::Peer => Notice::Disconnected { client_id, reason, why },
             },
         );
         let Some(subscriber) = client.subscriber.take() else { return };
@@ -105,7 +108,7 @@ impl Shard {
         // Who was never let in leaves nothing behind.
         let cause = if is_in { cause } else { Cause::Normal };
         // After a shutdown a session that lasts is found connected, as after a crash: its will is not lost.
-        if subscriber.queue.is_none() || reason != ReasonCode::ServerShuttingDown {
+        if subscriber.queue.is_none() || by != By::Shutdown {
             let (subscriber, expiry_secs) = (Arc::clone(&subscriber), client.aside().expiry_secs);
             to.command(Command::Left(Left { subscriber, connection: id, cause, expiry_secs }));
         }

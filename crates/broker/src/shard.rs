@@ -528,7 +528,7 @@ impl Shard {
                 reason: ReasonCode::ServerShuttingDown,
                 why: "the broker shuts down",
                 cause: protocol::Cause::Normal,
-                by: By::Server,
+                by: By::Shutdown,
             };
             self.end(id, ending, to);
             to.close(id);

@@ -45,7 +45,7 @@ fn refusal(name: &str, refused: BackupRefused) -> Failure {
             "backups need `data_dir`, and `backup_dir` of [admin], which says where they are made".to_owned(),
         ),
         BackupRefused::Name => {
-            Failure::bad("name has 1 to 64 letters, digits and -_. and does not begin with a dot")
+            Failure::bad("name has 1 to 64 letters, digits and -_. and does not begin with a dot or a hyphen")
         }
         BackupRefused::Exists => Failure(StatusCode::CONFLICT, format!("there is a backup {name} already")),
         BackupRefused::Running => Failure(StatusCode::CONFLICT, "a backup is being made".to_owned()),

@@ -139,27 +139,24 @@ pub(crate) async fn begin(asked: &Asked, shared: &Arc<Shared>) -> Result<Answer,
     let until = Instant::now() + over;
     let (reference, number) = (server_reference.clone(), 0);
     let number = shared.drains.begin(Current { number, server_reference: reference, until, exit });
-    order(shared, Some(broker::Drain { server_reference, over_ms: seconds * 1_000 })).await?;
+    let order = broker::Drain { server_reference, over_ms: seconds * 1_000 };
+    // No shard is left out, even if the request ends here.
+    let answers = asking::all_shards(&shared.operator, || broker::Question::Drain(Some(order.clone())));
     if exit {
         tokio::spawn(stop_when_empty(Arc::clone(shared), number, until + GRACE));
     }
+    answers.await?;
     Ok(show(shared))
 }
 
-/// Ends the drain: clients may connect again.
+/// Ends the drain: clients may connect again. The shards hear of that in any case.
 pub(crate) async fn end(shared: &Shared) -> Result<Answer, Failure> {
-    if !shared.drains.end() {
+    let was_draining = shared.drains.end();
+    asking::all_shards(&shared.operator, || broker::Question::Drain(None)).await?;
+    if !was_draining {
         return Err(Failure(StatusCode::NOT_FOUND, "the broker is not being drained".to_owned()));
     }
-    order(shared, None).await?;
     Ok(show(shared))
-}
-
-async fn order(shared: &Shared, order: Option<broker::Drain>) -> Result<(), Failure> {
-    for shard in 0..shared.operator.shards() {
-        asking::shard(&shared.operator, shard, broker::Question::Drain(order.clone())).await?;
-    }
-    Ok(())
 }
 
 /// Ends the broker when no client is connected, or when the time is over. Another order ends the wait.

@@ -6,7 +6,7 @@ use ledger::{Discard, Discarded, MessageId, OperatorAnswer, QueueOf, QueuePiece,
 use serde_json::{Value, json};
 use topic::TopicFilter;
 
-use super::{QUESTIONS_MAX, limit, payload};
+use super::{QUESTIONS_MAX, limit, payload, switch};
 use crate::answer::{Answer, Failure};
 use crate::asking;
 use crate::server::{Asked, Shared};
@@ -141,6 +141,9 @@ fn position(text: &str) -> Result<(MessageId, MessageId), Failure> {
 
 async fn discard(of: QueueOf, asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
     let filter: Option<Box<str>> = asked.parameter("filter").map(Into::into);
+    if filter.is_some() == (switch(asked, "all")? == Some(true)) {
+        return Err(Failure::bad("name the messages with `filter`, or discard all with `all=true`"));
+    }
     if let Some(filter) = &filter {
         let is_plain = TopicFilter::new(filter).is_ok_and(|parsed| parsed.shared().is_none());
         is_plain.then_some(()).ok_or_else(|| Failure::bad(format!("{filter} is no topic filter")))?;

@@ -194,7 +194,7 @@ async function queueParts(path, name, query) {
     let count = 0, next = "";
     try {
       do {
-        const done = await call(`${path}?${new URLSearchParams({ ...(filter && { filter }), ...(next && { cursor: next }) })}`, "DELETE");
+        const done = await call(`${path}?${new URLSearchParams({ ...(filter ? { filter } : { all: "true" }), ...(next && { cursor: next }) })}`, "DELETE");
         count += done.discarded;
         next = done.cursor;
       } while (next);

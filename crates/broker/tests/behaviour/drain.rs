@@ -125,19 +125,23 @@ fn clients_that_are_still_there_stay_when_the_drain_is_ended() {
     world.connect(0, Version::V5, "0");
 }
 
-#[test]
-fn a_drain_publishes_wills() {
-    let mut world = World::new(1);
-    let peer = world.accept(0, Version::V5);
-    let mut connect = Connect::new(Version::V5, utf8("p"));
-    connect.will = Some(Will {
+fn will() -> Will<'static> {
+    Will {
         topic: name("will"),
         payload: Binary::new(b"gone").expect("short"),
         qos: Qos::AtMostOnce,
         retain: false,
         delay_interval_secs: None,
         properties: MessageProperties::default(),
-    });
+    }
+}
+
+#[test]
+fn a_drain_publishes_wills() {
+    let mut world = World::new(1);
+    let peer = world.accept(0, Version::V5);
+    let mut connect = Connect::new(Version::V5, utf8("p"));
+    connect.will = Some(will());
     world.send(peer, &connect.into());
     let watcher = world.connect(0, Version::V3_1_1, "watcher");
     world.subscribe(watcher, "will");
@@ -147,4 +151,34 @@ fn a_drain_publishes_wills() {
     assert_eq!((gone(&mut world, &[peer]), gone(&mut world, &[watcher])), (1, 0));
     let packets = world.packets(watcher);
     assert!(packets.len() == 1 && packets[0].starts_with("PUBLISH"), "{packets:?}");
+}
+
+/// A client whose session outlives its connection, and the first word that it hears.
+fn come_for_long(world: &mut World, will: Option<Will<'static>>) -> (Peer, Vec<String>) {
+    let peer = world.accept(0, Version::V5);
+    let mut connect = Connect::new(Version::V5, utf8("long"));
+    (connect.will, connect.clean_start) = (will, false);
+    connect.properties.session_expiry_interval_secs = Some(100);
+    world.send(peer, &connect.into());
+    (peer, world.packets(peer))
+}
+
+#[test]
+fn a_session_that_lasts_leaves_with_its_will_and_is_found_again_until_it_expires() {
+    for (away_ms, session) in [(50_000, true), (101_000, false)] {
+        let mut world = World::new(1);
+        let (long, _) = come_for_long(&mut world, Some(will()));
+        let watcher = world.connect(0, Version::V3_1_1, "watcher");
+        world.subscribe(watcher, "will");
+        drain(&mut world, None, 1_000);
+        world.wait(600);
+        assert_eq!((gone(&mut world, &[long]), gone(&mut world, &[watcher])), (1, 0));
+        let packets = world.packets(watcher);
+        assert!(packets.len() == 1 && packets[0].starts_with("PUBLISH"), "{packets:?}");
+        ask(&mut world, None);
+        world.wait(away_ms);
+        let (_, heard) = come_for_long(&mut world, None);
+        assert!(heard.len() == 1 && heard[0].starts_with("CONNACK Success"), "{heard:?}");
+        assert_eq!(heard[0].contains("session-present"), session, "{heard:?}");
+    }
 }

@@ -58,7 +58,7 @@ impl Server {
             io::Error::new(error.kind(), text)
         };
         let (status, body) = self.exchange(method, path, body).map_err(explain)?;
-        if status == 200 || (status == 503 && path == "/readyz") {
+        if (200..300).contains(&status) || (status == 503 && path == "/readyz") {
             return Ok(body);
         }
         let value: Value = serde_json::from_str(&body).unwrap_or_default();

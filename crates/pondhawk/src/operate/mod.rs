@@ -140,25 +140,29 @@ fn run(server: &Server, CtlArguments { command, place }: &CtlArguments) -> io::R
 
 /// Discards messages of a queue, piece by piece. Returns their number.
 fn discard(server: &Server, path: &str, filter: Option<&str>) -> io::Result<u64> {
-    let filter = filter.map(|filter| format!("&filter={}", encode(filter))).unwrap_or_default();
+    let which = filter.map_or_else(|| "all=true".to_owned(), |filter| format!("filter={}", encode(filter)));
     let (mut discarded, mut cursor) = (0, String::new());
     loop {
-        let body = server.send("DELETE", &format!("{path}?{cursor}{filter}"), None)?;
+        let body = server.send("DELETE", &format!("{path}?{which}{cursor}"), None)?;
         let value: Value = serde_json::from_str(&body)?;
         discarded += value["discarded"].as_u64().unwrap_or(0);
         match value["cursor"].as_str() {
-            Some(next) => cursor = format!("cursor={}", encode(next)),
+            Some(next) => cursor = format!("&cursor={}", encode(next)),
             None => return Ok(discarded),
         }
     }
 }
 
-/// Reads a list piece by piece, up to `limit` items. `path` has a query.
+/// Reads a list piece by piece, up to `limit` items. `path` has a query. Not all lists have a limit: without one, the server
+/// chooses the size of a piece.
 fn read_list(server: &Server, path: &str, name: &str, limit: usize) -> io::Result<Vec<Value>> {
     let (mut items, mut cursor) = (Vec::new(), String::new());
     while items.len() < limit {
-        let piece = PIECE.min(limit - items.len());
-        let body = server.send("GET", &format!("{path}&limit={piece}{cursor}"), None)?;
+        let piece = match limit {
+            usize::MAX => String::new(),
+            _ => format!("&limit={}", PIECE.min(limit - items.len())),
+        };
+        let body = server.send("GET", &format!("{path}{piece}{cursor}"), None)?;
         let mut value: Value = serde_json::from_str(&body)?;
         if let Value::Array(found) = value[name].take() {
             items.extend(found);

@@ -20,6 +20,8 @@ use super::{META, found, has_journal, text};
 
 /// Number of bytes per read, from the end of a file to its beginning.
 const PIECE_BYTES: u64 = 1 << 20;
+/// Free space that a copy leaves on its file system, where the journal of the broker may be too.
+const RESERVE_BYTES: u64 = 256 << 20;
 /// Number of attempts, after which the broker counts as too busy for a copy.
 const ATTEMPTS: usize = 20;
 /// File that is made first and removed last.
@@ -54,9 +56,10 @@ pub(super) fn backup_watched(dir: &Path, to: &Path, watch: &impl Watch) -> Resul
         return Err(Failure::NotEmpty(to.to_owned()));
     }
     let target = Directory::open(to).map_err(|error| Failure::Directory { dir: to.to_owned(), error })?;
-    watch.begins(segments(&from).iter().map(|name| bytes_of(&from, name)).sum());
+    let bytes = segments(&from).iter().map(|name| bytes_of(&from, name)).sum();
+    watch.begins(bytes);
     let target = Arc::new(target) as Arc<dyn Storage>;
-    let copied = copy_and_check((&from, watch), &target, dir, to);
+    let copied = copy_and_check((&from, watch, bytes), &target, dir, to);
     if copied.is_err() && !is_there {
         // Fails if the directory is not empty. Other files in it do not belong to this copy.
         let _ = std::fs::remove_dir(to);
@@ -72,12 +75,14 @@ pub(super) fn backup_watched(dir: &Path, to: &Path, watch: &impl Watch) -> Resul
 }
 
 fn copy_and_check(
-    from: (&dyn Storage, &impl Watch),
+    (from, watch, bytes): (&dyn Storage, &impl Watch, u64),
     to: &Arc<dyn Storage>,
     dir: &Path,
     target: &Path,
 ) -> Result<Read, Failure> {
-    let copied = copy_until_whole(from, to, dir, target);
+    let free = to.free_bytes().map_err(|error| Failure::Copy { file: target.to_owned(), error });
+    let fits = free.and_then(|free_bytes| fit(bytes, free_bytes, target));
+    let copied = fits.and_then(|()| copy_until_whole((from, watch), to, dir, target));
     if copied.is_err() {
         remove(&**to, |_| true);
         let _ = to.remove(LOCK);
@@ -90,6 +95,15 @@ fn is_empty(dir: &Path) -> bool {
     let is_lock =
         |entry: std::io::Result<std::fs::DirEntry>| entry.is_ok_and(|entry| entry.file_name() == LOCK);
     dir.read_dir().is_ok_and(|mut entries| entries.all(is_lock))
+}
+
+/// Refuses a copy of this size that would fill the file system.
+pub(super) fn fit(bytes: u64, free_bytes: u64, to: &Path) -> Result<(), Failure> {
+    let needed_bytes = bytes.saturating_add(RESERVE_BYTES);
+    if free_bytes >= needed_bytes {
+        return Ok(());
+    }
+    Err(Failure::NoSpace { to: to.to_owned(), needed_bytes, free_bytes })
 }
 
 fn copy_until_whole(

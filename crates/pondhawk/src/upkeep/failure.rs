@@ -7,6 +7,8 @@ use std::process::ExitCode;
 
 use journal::{DirectoryError, OpenError};
 
+use super::text::Size;
+
 /// The reason why a command about a data directory failed.
 #[derive(Debug)]
 pub(super) enum Failure {
@@ -20,6 +22,8 @@ pub(super) enum Failure {
     NotEmpty(PathBuf),
     /// A file of the copy could not be written.
     Copy { file: PathBuf, error: io::Error },
+    /// The copy would leave too little free space behind.
+    NoSpace { to: PathBuf, needed_bytes: u64, free_bytes: u64 },
     /// The broker reused segments faster than they were copied.
     Overtaken(PathBuf),
 }
@@ -73,6 +77,11 @@ impl fmt::Display for Failure {
                 f.write_str("hint: name a directory that is not there yet")
             }
             Self::Copy { file, error } => write!(f, "{}: {error}", file.display()),
+            Self::NoSpace { to, needed_bytes, free_bytes } => {
+                let (needed, free) = (Size(*needed_bytes), Size(*free_bytes));
+                writeln!(f, "{} has {free} of free space, and the copy needs {needed}", to.display())?;
+                f.write_str("hint: remove older copies, or copy to another file system")
+            }
             Self::Overtaken(dir) => {
                 writeln!(f, "the broker has used space in {} again before it was copied", dir.display())?;
                 f.write_str("hint: try again when less is published, or copy to a faster disk")

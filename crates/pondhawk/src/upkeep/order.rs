@@ -89,15 +89,18 @@ impl Backups {
 impl Job {
     fn run(&self, from: &Path) {
         tracing::info!(name = self.name, "a backup begins");
+        self.end_with(|| {
+            let copied = backup::backup_watched(from, &self.to, &self.progress);
+            copied.map(|text| text.trim_end().to_owned()).map_err(|failure| failure.to_string())
+        });
+    }
+
+    /// Makes the copy, and notes the end. If `copy` panics, there is an end too: the next backup can begin.
+    fn end_with(&self, copy: impl FnOnce() -> Result<String, String>) {
         let outcome =
-            backup::backup_watched(from, &self.to, &self.progress).map_err(|failure| failure.to_string());
-        let outcome = outcome.map(|text| text.trim_end().to_owned());
-        match &outcome {
-            Ok(text) => tracing::info!(name = self.name, "a backup is done: {text}"),
-            Err(why) => tracing::error!(name = self.name, "a backup has failed: {why}"),
-        }
-        let end = Some((self.begun.elapsed(), outcome));
-        *self.end.lock().unwrap_or_else(PoisonError::into_inner) = end;
+            Err("the broker has a fault in backups: its message is on the standard error".to_owned());
+        let mut end = End { job: self, outcome };
+        end.outcome = copy();
     }
 
     fn is_running(&self) -> bool {
@@ -119,10 +122,28 @@ impl Job {
     }
 }
 
-/// Whether a text is the name of a directory in one place: without separators, and no hidden one.
+/// The end of a job, which is noted when this is dropped.
+struct End<'a> {
+    job: &'a Job,
+    outcome: Result<String, String>,
+}
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        let name = &self.job.name;
+        match &self.outcome {
+            Ok(text) => tracing::info!(name, "a backup is done: {text}"),
+            Err(why) => tracing::error!(name, "a backup has failed: {why}"),
+        }
+        let end = Some((self.job.begun.elapsed(), self.outcome.clone()));
+        *self.job.end.lock().unwrap_or_else(PoisonError::into_inner) = end;
+    }
+}
+
+/// Whether a text is the name of a directory in one place: without separators, no hidden one, and no option of a command.
 fn is_name(name: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(is_plain)
+    (1..=NAME_BYTES_MAX).contains(&name.len()) && !name.starts_with(['.', '-']) && name.bytes().all(is_plain)
 }
 
 #[cfg(test)]
@@ -130,11 +151,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_backup_that_panics_has_failed_and_is_over() {
+        let (name, to, begun) = ("monday".to_owned(), PathBuf::new(), Instant::now());
+        let job = Job { name, to, begun, progress: Progress::default(), end: Mutex::default() };
+        let job = std::panic::AssertUnwindSafe(job);
+        let copied = std::panic::catch_unwind(|| job.end_with(|| panic!("a fault")));
+        assert!(copied.is_err());
+        assert!(!job.is_running());
+        assert_eq!(job.describe().state, BackupState::Failed);
+    }
+
+    #[test]
     fn a_name_leads_to_no_other_directory() {
         for name in ["monday", "2026-11-27_02.30", "a"] {
             assert!(is_name(name), "{name}");
         }
-        for wrong in ["", ".", "..", ".hidden", "a/b", "/etc", "a\\b", "a b", "é", "a\0", &"x".repeat(65)] {
+        for wrong in
+            ["", ".", "..", ".hidden", "-rf", "--", "a/b", "/etc", "a\\b", "a b", "é", "a\0", &"x".repeat(65)]
+        {
             assert!(!is_name(wrong), "{wrong}");
         }
     }

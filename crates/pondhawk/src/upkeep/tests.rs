@@ -234,6 +234,17 @@ fn write_on(dir: &Path, durable: &AtomicU64, is_over: &AtomicBool) {
 }
 
 #[test]
+fn a_copy_that_would_fill_the_disk_is_refused() {
+    let (gib, to) = (1 << 30, Path::new("/backups/monday"));
+    assert!(backup::fit(gib, gib + (256 << 20), to).is_ok());
+    let failure = backup::fit(gib, gib + (256 << 20) - 1, to).expect_err("it would fill the disk");
+    let text = failure.to_string();
+    assert!(text.contains("/backups/monday has 1.2 GiB of free space, and the copy needs 1.2 GiB"), "{text}");
+    assert_eq!(failure.exit_code(), ExitCode::from(2));
+    assert!(backup::fit(u64::MAX, u64::MAX - 1, to).is_err());
+}
+
+#[test]
 fn what_is_damaged_is_not_copied() {
     let stage = Stage::new("copy-of-damage");
     let mut bytes = fs::read(stage.segment()).expect("a segment");
