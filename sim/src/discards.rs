@@ -48,7 +48,7 @@ impl Discards {
         let (rest, discarded) = (Arc::clone(&self.rest), Arc::clone(&self.discarded));
         let again = order.clone();
         let answer = Box::new(move |answer| {
-            let OperatorAnswer::Discard(Discarded::Some { messages, next, until, is_reading }) = answer
+            let OperatorAnswer::Discard(Discarded::Some { messages, next, until, is_reading, .. }) = answer
             else {
                 return;
             };

@@ -178,8 +178,8 @@ impl Ledger {
             Question::Groups { from_slot } => self.answer_groups(from_slot),
             Question::Group { filter } => Answer::Group(self.answer_group(&filter)),
             Question::Members { filter, from } => Answer::Members(self.answer_members(&filter, from)),
-            Question::Queue { of, after } => Answer::Queue(self.answer_queue(&of, after, to)),
-            Question::Discard(discard) => Answer::Discard(self.discard(&discard, to)),
+            Question::Queue { of, after } => Answer::Queue(self.answer_queue(&of, after, now, to)),
+            Question::Discard(discard) => Answer::Discard(self.discard(&discard, now, to)),
             Question::Retained(mut cursor) => {
                 let step = self.retained.step(&mut cursor, RETAINED_PER_ANSWER, now);
                 Answer::Retained(step.messages, (!step.done).then_some(cursor))
