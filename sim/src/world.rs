@@ -635,6 +635,7 @@ impl World {
     }
 
     fn settle(&mut self) -> Result<(), String> {
+        self.discards.iter().for_each(|discards| discards.tell(&self.scenario, &mut self.scene));
         let (standings, dropped) = (self.standings(), self.dropped());
         self.scene.oracle.settle(&standings, dropped);
         self.check()

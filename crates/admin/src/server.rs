@@ -125,7 +125,7 @@ pub struct Backup {
 /// The state of a [`Backup`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackupState {
-    /// Files are copied.
+    /// A backup copies files.
     Copying,
     /// The copy is read.
     Checking,

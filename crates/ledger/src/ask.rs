@@ -51,7 +51,7 @@ pub enum Question {
         /// The first place, from 0.
         from_slot: u32,
     },
-    /// One group.
+    /// One group, by its filter.
     Group {
         /// Its filter, with `$share/GROUP/`.
         filter: Box<str>,
@@ -65,7 +65,7 @@ pub enum Question {
     },
     /// Messages that wait in a queue.
     Queue {
-        /// The queue.
+        /// The queue that is asked about.
         of: QueueOf,
         /// The message behind which the answer begins. `None` for the first one.
         after: Option<MessageId>,
@@ -178,8 +178,8 @@ impl Ledger {
             Question::Groups { from_slot } => self.answer_groups(from_slot),
             Question::Group { filter } => Answer::Group(self.answer_group(&filter)),
             Question::Members { filter, from } => Answer::Members(self.answer_members(&filter, from)),
-            Question::Queue { of, after } => Answer::Queue(self.answer_queue(&of, after, to)),
-            Question::Discard(discard) => Answer::Discard(self.discard(&discard, to)),
+            Question::Queue { of, after } => Answer::Queue(self.answer_queue(&of, after, now, to)),
+            Question::Discard(discard) => Answer::Discard(self.discard(&discard, now, to)),
             Question::Retained(mut cursor) => {
                 let step = self.retained.step(&mut cursor, RETAINED_PER_ANSWER, now);
                 Answer::Retained(step.messages, (!step.done).then_some(cursor))

@@ -19,6 +19,7 @@ use wire::PacketId;
 use crate::entry::Entry;
 use crate::in_flight::State;
 use crate::lines::{Line, Owner};
+use crate::looks::Looks;
 use crate::queue::Queue;
 use crate::record::MessageId;
 use crate::session::credit_bytes;
@@ -42,11 +43,21 @@ pub struct Wanted {
 
 /// Who waits for it.
 #[derive(Debug, Clone, Copy)]
-struct Whose {
-    queue: QueueId,
-    message: MessageId,
+pub(crate) struct Whose {
+    pub(crate) queue: QueueId,
+    pub(crate) message: MessageId,
+    pub(crate) need: Need,
+}
+
+/// The reason why it is needed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Need {
+    /// Its turn in the queue comes.
+    Turn,
     /// It has left the queue, and is to be sent again.
-    packet_id: Option<PacketId>,
+    Again(PacketId),
+    /// An operator looks at it.
+    Look,
 }
 
 /// What has come of it.
@@ -61,7 +72,7 @@ pub struct Fetched {
 /// What stands at an address.
 #[derive(Debug)]
 pub enum Found {
-    /// The message.
+    /// The message that stands there.
     Message(Message),
     /// Something else by now: the record was copied, and its address has changed.
     Moved,
@@ -78,6 +89,7 @@ pub(crate) struct Bodies {
     /// Queues that wait until less is, in turn; each once.
     waiting: VecDeque<QueueId>,
     are_waiting: BTreeSet<QueueId>,
+    pub(crate) looks: Looks,
 }
 
 impl Bodies {
@@ -94,7 +106,7 @@ impl Bodies {
 
     /// Whether messages may be asked for. Where no memory is left, one message is on its way at a time: to bring messages to
     /// their readers may be the only way to less.
-    fn may_ask(&self, budget: &Budget) -> bool {
+    pub(crate) fn may_ask(&self, budget: &Budget) -> bool {
         self.has_room() && budget.may_read_back() && (self.under_way_bytes == 0 || !budget.is_full())
     }
 
@@ -106,7 +118,13 @@ impl Bodies {
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<u64> {
-        self.retry_ms
+        [self.retry_ms, self.looks.poll_timeout()].into_iter().flatten().min()
+    }
+
+    /// A message is on its way from then on.
+    pub(crate) fn fetch(&mut self, address: Address, of: Whose, size_bytes: usize, to: &mut impl Effects) {
+        self.under_way_bytes += size_bytes;
+        to.fetch(Wanted { address, of, size_bytes });
     }
 }
 
@@ -155,7 +173,7 @@ impl Ledger {
                 break;
             }
             bytes += entry.size_bytes();
-            let of = Whose { queue, message, packet_id: None };
+            let of = Whose { queue, message, need: Need::Turn };
             let was_away = entry.message().is_none();
             let wanted_bytes = want(entry, of, to);
             self.bodies.under_way_bytes += wanted_bytes;
@@ -192,7 +210,7 @@ impl Ledger {
                     break;
                 }
                 bytes += entry.size_bytes();
-                let of = Whose { queue: id, message: *message, packet_id: Some(*packet_id) };
+                let of = Whose { queue: id, message: *message, need: Need::Again(*packet_id) };
                 let was_away = entry.message().is_none();
                 let wanted_bytes = want(entry, of, to);
                 self.bodies.under_way_bytes += wanted_bytes;
@@ -211,57 +229,24 @@ impl Ledger {
     pub fn fetched(&mut self, fetched: Fetched, to: &mut impl Effects) {
         let Fetched { wanted: Wanted { of, size_bytes, .. }, found } = fetched;
         self.bodies.under_way_bytes -= size_bytes;
+        match of.need {
+            Need::Look => self.fetched_for_look(of, found),
+            Need::Turn | Need::Again(_) => self.fetched_for_reader(of, found),
+        }
+        self.want_some(to);
+    }
+
+    fn fetched_for_reader(&mut self, of: Whose, found: Found) {
         let budget = Arc::clone(self.tally.budget());
         if let Some(kept) = self.entry_of(of) {
             match found {
                 Found::Message(message) => kept.bring(Arc::new(message.charged_to(&budget))),
                 Found::Moved => kept.miss(),
-                Found::Damaged => {}
+                Found::Damaged => kept.set_damaged(),
             }
         }
         // It may have left meanwhile, and what is behind it was not asked for.
         self.lines.is_ready(of.queue);
-        self.want_some(to);
-    }
-
-    /// Asks for messages of a queue that an operator looks at. Returns whether some of them are on their way. While memory is
-    /// short, none are asked for.
-    pub(crate) fn want_these(
-        &mut self,
-        queue: QueueId,
-        messages: &[MessageId],
-        to: &mut impl Effects,
-    ) -> bool {
-        let budget = self.tally.budget();
-        let may_ask = self.bodies.may_ask(budget) && !budget.is_tight();
-        let Some(line) = self.lines.find_mut(queue) else { return false };
-        let mut is_away = false;
-        for message in messages {
-            // What came back from a member of a group is in memory, and stays there.
-            let Some(entry) = line.queue.find_mut(*message) else { continue };
-            if may_ask {
-                let of = Whose { queue, message: *message, packet_id: None };
-                self.bodies.under_way_bytes += want(entry, of, to);
-            }
-            is_away |= entry.message().is_none();
-        }
-        is_away
-    }
-
-    /// An operator has looked at messages of a queue. If nobody is there who will take them soon, and too much is in memory,
-    /// they leave it.
-    pub(crate) fn put_these_away(&mut self, queue: QueueId, messages: &[MessageId]) {
-        let bytes_max = self.settings.queued_bytes_in_memory;
-        // Where keys keep their order, all messages stay in memory: their lanes are known from them.
-        let may_leave =
-            |line: &&mut Line| !line.has_reader() && line.group().is_none_or(|group| group.lanes.is_none());
-        let Some(line) = self.lines.find_mut(queue).filter(may_leave) else { return };
-        for message in messages {
-            if self.live.in_memory_bytes() <= bytes_max {
-                return;
-            }
-            line.queue.find_mut(*message).into_iter().for_each(Entry::put_away);
-        }
     }
 
     /// Queues that wait ask for their messages as long as there is room.
@@ -275,8 +260,9 @@ impl Ledger {
         }
     }
 
-    /// The same by the clock: nobody tells that there is memory again.
+    /// The same by the clock: nobody tells that there is memory again, or that a look was given up.
     pub(crate) fn want_put_off(&mut self, now: Now, to: &mut impl Effects) {
+        self.bodies.looks.expire(now);
         if self.bodies.retry_ms.is_none_or(|retry_ms| retry_ms <= now.monotonic_ms) {
             self.want_some(to);
             let waits = !self.bodies.waiting.is_empty();
@@ -300,11 +286,11 @@ impl Ledger {
     }
 
     /// A message that is where it was when it was asked for.
-    fn entry_of(&mut self, of: Whose) -> Option<&mut Entry> {
-        let Whose { queue, message, packet_id } = of;
-        match packet_id {
-            None => self.lines.find_mut(queue)?.queue.find_mut(message),
-            Some(packet_id) => {
+    pub(crate) fn entry_of(&mut self, of: Whose) -> Option<&mut Entry> {
+        let Whose { queue, message, need } = of;
+        match need {
+            Need::Turn | Need::Look => self.lines.find_mut(queue)?.queue.find_mut(message),
+            Need::Again(packet_id) => {
                 match &mut self.lines.session_mut(queue)?.in_flight.find_mut(packet_id)?.state {
                     State::Own(id, entry) if *id == message => Some(entry),
                     _ => None,

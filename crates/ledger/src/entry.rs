@@ -30,8 +30,18 @@ pub(crate) struct Entry {
     qos: Qos,
     retain: bool,
     is_recorded: bool,
+    reading: Reading,
+}
+
+/// The state of a message on disk alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// Nobody has asked for it.
+    No,
     /// It is on its way from the disk.
-    is_wanted: bool,
+    UnderWay,
+    /// It cannot be read, now or later.
+    Damaged,
 }
 
 /// For a message that goes into queues: makes one [`Entry`] for each.
@@ -90,7 +100,7 @@ impl<'a> Keeping<'a> {
             qos: granted.qos,
             retain: granted.retain,
             is_recorded,
-            is_wanted: false,
+            reading: Reading::No,
         };
         if let (Some(live), None) = (entry.live, &entry.shared) {
             live.add(entry.size_bytes());
@@ -117,6 +127,12 @@ impl Entry {
     /// The message, if it is in memory.
     pub(crate) fn message(&self) -> Option<&Arc<Message>> {
         self.message.as_ref()
+    }
+
+    /// The message, if this queue or another one has it in memory.
+    pub(crate) fn known(&self) -> Option<Arc<Message>> {
+        let elsewhere = || self.shared.as_ref().and_then(|shared| shared.known());
+        self.message.clone().or_else(elsewhere)
     }
 
     pub(crate) fn size_bytes(&self) -> usize {
@@ -193,7 +209,7 @@ impl Entry {
 
     /// Into memory.
     pub(crate) fn bring(&mut self, message: Arc<Message>) {
-        self.is_wanted = false;
+        self.reading = Reading::No;
         if self.message.is_none() {
             self.count();
             self.message = Some(match &self.shared {
@@ -207,18 +223,30 @@ impl Entry {
     /// in memory is not read.
     pub(crate) fn want(&mut self) -> Option<Address> {
         if self.message.is_none()
-            && let Some(message) = self.shared.as_ref().and_then(|shared| shared.known())
+            && let Some(message) = self.known()
         {
             self.bring(message);
         }
-        let is_away = self.message.is_none() && !self.is_wanted;
-        self.is_wanted |= is_away;
+        let is_away = self.message.is_none() && self.reading == Reading::No;
+        if is_away {
+            self.reading = Reading::UnderWay;
+        }
         self.address.filter(|_| is_away)
     }
 
     /// What was on its way has not come.
     pub(crate) fn miss(&mut self) {
-        self.is_wanted = false;
+        self.reading = Reading::No;
+    }
+
+    /// It cannot be read, now or later.
+    pub(crate) fn set_damaged(&mut self) {
+        self.reading = Reading::Damaged;
+    }
+
+    /// Whether it is on disk alone and cannot be read.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.message.is_none() && self.reading == Reading::Damaged
     }
 
     /// It is in memory.

@@ -35,6 +35,7 @@ mod keeper;
 mod lanes;
 mod lines;
 mod live;
+mod looks;
 mod matching;
 mod outputs;
 mod presence;

@@ -125,11 +125,16 @@ impl Line {
 
     /// Whether a message waits, or is with a member that may give it back, and is on the record.
     pub(crate) fn keeps(&self, id: MessageId) -> bool {
-        let elsewhere = || self.group().and_then(|group| group.returned_or_held(id));
-        self.queue.find(id).or_else(elsewhere).is_some_and(Entry::is_recorded)
+        self.find(id).is_some_and(Entry::is_recorded)
     }
 
     /// A message that waits, or that a member may give back.
+    pub(crate) fn find(&self, id: MessageId) -> Option<&Entry> {
+        let elsewhere = || self.group().and_then(|group| group.returned_or_held(id));
+        self.queue.find(id).or_else(elsewhere)
+    }
+
+    /// The same, to be changed.
     pub(crate) fn entry(&mut self, id: MessageId) -> Option<&mut Entry> {
         match self.queue.find_mut(id) {
             Some(entry) => Some(entry),

@@ -2,6 +2,7 @@
 
 mod account;
 mod deliveries;
+mod discards;
 mod presence;
 mod reloads;
 mod sessions;
@@ -24,6 +25,7 @@ pub(crate) use settlement::Standing;
 pub(crate) use space::SpaceJudge;
 
 use crate::network::LinkId;
+use discards::Orders;
 use presence::Presence;
 use reloads::Reloads;
 use sessions::Session;
@@ -105,6 +107,9 @@ pub(crate) struct Oracle {
     ended_met: usize,
     /// Copies that were dropped because a queue was full, in processes that are gone.
     dropped_before: usize,
+    /// Messages that an operator has discarded, in processes that are gone.
+    discarded_before: usize,
+    orders: Orders,
     /// Messages that were not retained, in processes that are gone.
     not_retained_before: usize,
     refused_before: bool,
@@ -134,6 +139,8 @@ impl Oracle {
             ended_before: 0,
             ended_met: 0,
             dropped_before: 0,
+            discarded_before: 0,
+            orders: Orders::new(),
             not_retained_before: 0,
             refused_before: false,
             gauges: None,

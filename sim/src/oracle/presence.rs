@@ -204,6 +204,7 @@ impl Oracle {
         self.crashes += 1;
         self.ended_before += self.gauge(|gauges| &gauges.ended_by_full_queue);
         self.dropped_before += self.dropped_by_queue();
+        self.discarded_before += self.gauge(|gauges| &gauges.discarded_by_operator);
         self.not_retained_before += self.gauge_of_not_retained();
         self.refused_before |= self.has_refused();
         self.gauges = None;
@@ -287,6 +288,7 @@ impl Oracle {
     pub(super) fn has_refused(&self) -> bool {
         self.refused_before
             || self.dropped_by_queue() > 0
+            || self.discarded_by_operator() > 0
             || self.gauge(|gauges| &gauges.commits_refused) > 0
             || self.gauge(|gauges| &gauges.publishes_refused) > 0
     }
@@ -300,9 +302,13 @@ impl Oracle {
         self.gauge(|gauges| &gauges.retained_refused) + self.gauge(|gauges| &gauges.unrecorded)
     }
 
+    /// Messages that an operator has discarded, in this process or another.
+    pub(super) fn discarded_by_operator(&self) -> usize {
+        self.discarded_before + self.gauge(|gauges| &gauges.discarded_by_operator)
+    }
+
+    /// Copies that full queues have dropped, in this process.
     pub(super) fn dropped_by_queue(&self) -> usize {
-        self.gauge(|gauges| &gauges.dropped_oldest)
-            + self.gauge(|gauges| &gauges.dropped_newest)
-            + self.gauge(|gauges| &gauges.discarded_by_operator)
+        self.gauge(|gauges| &gauges.dropped_oldest) + self.gauge(|gauges| &gauges.dropped_newest)
     }
 }

@@ -1,5 +1,6 @@
 //! What the judge must find, and what it must let pass.
 
+use ledger::QueueOf;
 use wire::RetainHandling;
 
 use super::*;
@@ -324,5 +325,32 @@ fn the_ledger_keeps_to_the_limits_that_it_has() {
         oracle.check_limits_in_force();
         assert!(oracle.failure().is_some(), "no session may end, and one has ended");
         gauges.ended_by_full_queue.store(0, Relaxed);
+    }
+}
+
+/// The order means messages of one queue and one filter that were published before it.
+#[test]
+fn a_message_that_no_order_of_an_operator_means_is_found() {
+    let (own, other) = (QueueOf::Client("own".into()), QueueOf::Client("other".into()));
+    let cases = [
+        (&own, 0, Some("r/#"), true, false),
+        (&own, 0, None, true, false),
+        (&other, 1, None, true, true),
+        (&own, 0, Some("r/#"), false, true),
+    ];
+    for (of, client, filter, is_before, is_found) in cases {
+        let mut court = Court::new();
+        if !is_before {
+            court.oracle.discarded(1, of, Some(client), filter);
+        }
+        let message =
+            court.oracle.published(Publishing { retain: false, ..court.publishing(Qos::AtLeastOnce) });
+        court.oracle.acknowledged(message, ReasonCode::Success);
+        // A later part of an order means no more than the first one.
+        court.oracle.discarded(1, of, Some(client), filter);
+        court.oracle.discarded_before = 1;
+        court.oracle.settle(&[Standing { session: Some(court.session), link: None }], 0);
+        let failure = court.oracle.failure();
+        assert_eq!(failure.is_some(), is_found, "{of:?} {filter:?} {is_before}: {failure:?}");
     }
 }

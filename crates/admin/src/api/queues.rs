@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use hyper::StatusCode;
 use ledger::{Discard, Discarded, MessageId, OperatorAnswer, QueueOf, QueuePiece, QueuedFacts};
 use serde_json::{Value, json};
 use topic::TopicFilter;
@@ -155,7 +156,7 @@ async fn discard(of: QueueOf, asked: &Asked, shared: &Shared) -> Result<Answer, 
             (Some(after), Some(until))
         }
     };
-    let (mut discarded, mut questions) = (0, 0);
+    let (mut discarded, mut unreadable, mut questions) = (0, 0, 0);
     let mut patience = Patience(READING_PAUSES_MAX);
     let cursor = loop {
         if questions == QUESTIONS_MAX {
@@ -169,16 +170,23 @@ async fn discard(of: QueueOf, asked: &Asked, shared: &Shared) -> Result<Answer, 
         match outcome {
             Discarded::NoQueue => return Err(missing(&of)),
             Discarded::Nothing => break None,
-            Discarded::NotRecorded => return Err(stopped(discarded, "the removal cannot be stored now")),
+            Discarded::NotRecorded => {
+                let done = done(discarded, unreadable, after.zip(until));
+                return Ok(stopped(done, "the removal cannot be stored now"));
+            }
             Discarded::Some { until: last, is_reading: true, .. } => {
                 until = Some(last);
                 if !patience.pause().await {
-                    return Err(stopped(discarded, "messages on disk cannot be read now"));
+                    // Numbers of messages begin with 1.
+                    let at = (after.unwrap_or(MessageId(0)), last);
+                    let done = done(discarded, unreadable, Some(at));
+                    return Ok(stopped(done, "messages on disk cannot be read now"));
                 }
                 continue;
             }
-            Discarded::Some { messages, next, until: last, is_reading: false } => {
-                (discarded, after, until) = (discarded + messages, next, Some(last));
+            Discarded::Some { messages, unreadable: passed, next, until: last, is_reading: false } => {
+                (discarded, unreadable) = (discarded + messages, unreadable + passed);
+                (after, until) = (next, Some(last));
             }
         }
         questions += 1;
@@ -186,18 +194,43 @@ async fn discard(of: QueueOf, asked: &Asked, shared: &Shared) -> Result<Answer, 
             break None;
         }
     };
-    let cursor = cursor.map(|(MessageId(after), MessageId(until))| format!("{after}-{until}"));
-    Ok(Answer::json(&json!({ "discarded": discarded, "cursor": cursor })))
+    Ok(Answer::json(&done(discarded, unreadable, cursor)))
 }
 
-/// Something stands in the way, after this number of messages.
-fn stopped(discarded: usize, why: &str) -> Failure {
-    Failure::unavailable(format!("{discarded} messages were discarded, and then {why}"))
+/// The effect of an order so far, and the position where the next one goes on.
+fn done(discarded: usize, unreadable: usize, cursor: Option<(MessageId, MessageId)>) -> Value {
+    let cursor = cursor.map(|(MessageId(after), MessageId(until))| format!("{after}-{until}"));
+    let mut done = json!({ "discarded": discarded, "cursor": cursor });
+    if unreadable > 0 {
+        done["unreadable"] = json!(unreadable);
+    }
+    done
+}
+
+/// Something stands in the way of the rest. The answer has the cursor all the same, so that a client can go on later.
+fn stopped(mut done: Value, why: &str) -> Answer {
+    explain(&mut done, why);
+    Answer::json(&done).with_status(StatusCode::SERVICE_UNAVAILABLE)
+}
+
+fn explain(done: &mut Value, why: &str) {
+    let text = format!("{} messages were discarded, and then {why}", done["discarded"]);
+    done["error"] = json!({ "status": StatusCode::SERVICE_UNAVAILABLE.as_u16(), "message": text });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_order_that_stops_has_the_cursor_so_far() {
+        let mut value = done(7, 1, Some((MessageId(3), MessageId(70))));
+        explain(&mut value, "the disk is gone");
+        assert_eq!((&value["discarded"], &value["unreadable"]), (&json!(7), &json!(1)));
+        assert_eq!(value["cursor"], "3-70");
+        assert_eq!(value["error"]["message"], "7 messages were discarded, and then the disk is gone");
+        assert_eq!(done(0, 0, None), json!({ "discarded": 0, "cursor": null }));
+    }
 
     #[test]
     fn a_position_is_two_numbers() {

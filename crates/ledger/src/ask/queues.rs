@@ -1,7 +1,7 @@
 //! Queues of lasting sessions and of groups: operators look at messages that wait, and discard them.
 //!
-//! Both go through a queue in windows. A message that is on disk alone is read for a look at its topic, as it is read for its
-//! client, and leaves memory behind the look.
+//! Both go through a queue in windows. A message that is on disk alone is read for the look at its topic, and its queue keeps it
+//! on disk. A message that cannot be read has no topic: a filter passes over it.
 //!
 //! ```text
 //!            some are on disk: they are asked for, and the same window is looked at again
@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use base::{Message, QueueId};
+use base::{Message, Now, QueueId};
 use topic::TopicFilter;
 use wire::Qos;
 
@@ -43,7 +43,7 @@ pub enum QueueOf {
 /// Messages that are to be discarded.
 #[derive(Debug, Clone)]
 pub struct Discard {
-    /// Their queue.
+    /// The queue in which they wait.
     pub of: QueueOf,
     /// The filter that their topics match. `None` for all messages.
     pub filter: Option<Box<str>>,
@@ -56,9 +56,9 @@ pub struct Discard {
 /// A message that waits.
 #[derive(Debug, Clone)]
 pub struct QueuedFacts {
-    /// Its number.
+    /// The number of the message.
     pub id: MessageId,
-    /// The message. `None` while it is on disk alone.
+    /// The message. `None` while it is on disk alone, and if its record is damaged.
     pub message: Option<Arc<Message>>,
     /// Its size in memory, in bytes.
     pub bytes: usize,
@@ -73,7 +73,7 @@ pub struct QueuedFacts {
 /// Some of the messages of a queue, in their order.
 #[derive(Debug)]
 pub struct QueuePiece {
-    /// The messages.
+    /// The messages of this part.
     pub messages: Vec<QueuedFacts>,
     /// The last message of this window, if more may follow.
     pub next: Option<MessageId>,
@@ -88,6 +88,8 @@ pub enum Discarded {
     Some {
         /// Messages that were discarded.
         messages: usize,
+        /// Messages that stay because their records are damaged: nobody knows their topics.
+        unreadable: usize,
         /// The last message of this window, if more may follow.
         next: Option<MessageId>,
         /// The last message of all.
@@ -95,7 +97,7 @@ pub enum Discarded {
         /// Nothing was discarded, because messages are being read from disk. Ask again for the same window soon.
         is_reading: bool,
     },
-    /// Nothing waits.
+    /// No message waits there.
     Nothing,
     /// There is no such queue.
     NoQueue,
@@ -116,17 +118,18 @@ impl Ledger {
         &mut self,
         of: &QueueOf,
         after: Option<MessageId>,
+        now: Now,
         to: &mut impl Effects,
     ) -> Option<QueuePiece> {
         let id = self.queue_of(of)?;
         let Window { messages, next } = self.lines.find(id)?.window(after, LOOKED_AT);
-        let is_reading = self.want_these(id, &messages, to);
-        let line = self.lines.find_mut(id)?;
+        let is_reading = self.want_for_look(id, &messages, now, to);
+        let line = self.lines.find(id)?;
         let facts = |message: &MessageId| {
-            let entry = line.entry(*message)?;
+            let entry = line.find(*message)?;
             Some(QueuedFacts {
                 id: *message,
-                message: entry.message().cloned(),
+                message: self.seen(id, *message),
                 bytes: entry.size_bytes(),
                 qos: entry.qos(),
                 retain: entry.granted().retain,
@@ -135,13 +138,13 @@ impl Ledger {
         };
         let found = messages.iter().filter_map(facts).collect();
         if !is_reading {
-            self.put_these_away(id, &messages);
+            self.end_look(id, &messages);
         }
         Some(QueuePiece { messages: found, next, is_reading })
     }
 
     /// Discards the messages of one window that match.
-    pub(super) fn discard(&mut self, discard: &Discard, to: &mut impl Effects) -> Discarded {
+    pub(super) fn discard(&mut self, discard: &Discard, now: Now, to: &mut impl Effects) -> Discarded {
         let Discard { of, filter, after, until } = discard;
         let Some(id) = self.queue_of(of) else { return Discarded::NoQueue };
         let Some(line) = self.lines.find(id) else { return Discarded::NoQueue };
@@ -151,24 +154,40 @@ impl Ledger {
             line.window(*after, if filter.is_some() { LOOKED_AT } else { TAKEN });
         messages.retain(|message| *message <= until);
         let next = next.filter(|next| *next < until);
-        let done = |messages, is_reading| Discarded::Some { messages, next, until, is_reading };
+        let mut unreadable = 0;
         if let Some(filter) = filter {
-            if self.want_these(id, &messages, to) {
-                return done(0, true);
+            if self.want_for_look(id, &messages, now, to) {
+                return Discarded::Some { messages: 0, unreadable, next, until, is_reading: true };
             }
-            let Some(line) = self.lines.find_mut(id) else { return Discarded::NoQueue };
-            let matches = |message: &Arc<Message>| filter.matches(message.topic());
-            let (found, others): (Vec<MessageId>, Vec<MessageId>) =
-                messages.into_iter().partition(|message| {
-                    line.entry(*message).and_then(|entry| entry.message()).is_some_and(matches)
-                });
-            self.put_these_away(id, &others);
-            messages = found;
+            let all = messages;
+            (messages, unreadable) = self.matching(id, &all, &filter);
+            self.end_look(id, &all);
         }
         match self.discard_these(id, &messages, to) {
-            true => done(messages.len(), false),
+            true => {
+                let messages = messages.len();
+                Discarded::Some { messages, unreadable, next, until, is_reading: false }
+            }
             false => Discarded::NotRecorded,
         }
+    }
+
+    /// The messages whose topics match, and the number of those whose topics nobody knows any more.
+    fn matching(
+        &self,
+        id: QueueId,
+        messages: &[MessageId],
+        filter: &TopicFilter<'_>,
+    ) -> (Vec<MessageId>, usize) {
+        let (mut matching, mut unreadable) = (Vec::new(), 0);
+        for message in messages {
+            match self.seen(id, *message) {
+                Some(seen) if filter.matches(seen.topic()) => matching.push(*message),
+                Some(_) => {}
+                None => unreadable += 1,
+            }
+        }
+        (matching, unreadable)
     }
 
     /// Removes messages from a queue, all or none. Returns whether they are removed.
@@ -191,7 +210,7 @@ impl Ledger {
             subtract(&self.gauges.queued_bytes, entry.size_bytes());
         }
         self.unpark(id);
-        // What has gone may have been on its way from the disk, and what is behind it was not asked for.
+        // A message that has gone may have been on its way from the disk, and those behind it were not asked for.
         self.lines.is_ready(id);
         self.settle_account();
         true

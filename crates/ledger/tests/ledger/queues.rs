@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{Dispatch, Key};
+use base::{Budget, Dispatch, Key, Purpose};
 use index::Subscriptions;
 use ledger::{
     Discard, Discarded, Ledger, MessageId, OperatorAnswer, Question, QueueOf, QueuePiece, QueuedFacts,
@@ -24,12 +24,16 @@ fn group() -> QueueOf {
 /// A session that is away, with messages to the topics `a` and `b` in turn.
 fn filled(settings: Settings, filter: &str, messages: u16) -> Stage {
     let mut stage = Stage::with(settings);
+    fill(&mut stage, filter, messages);
+    stage
+}
+
+fn fill(stage: &mut Stage, filter: &str, messages: u16) {
     let subscriber = stage.client("subscriber", &Ask::lasting(60));
     stage.subscribe(&subscriber, filter, at_qos(QOS_1));
     stage.leave(&subscriber, Cause::Normal);
     let publisher = stage.client("publisher", &Ask::clean());
-    publish(&mut stage, &publisher, 0..messages);
-    stage
+    publish(stage, &publisher, 0..messages);
 }
 
 fn publish(stage: &mut Stage, publisher: &Client, numbers: std::ops::Range<u16>) {
@@ -87,14 +91,17 @@ fn order(stage: &mut Stage, discard: Discard) -> Discarded {
 /// Discards window by window. Returns the number of messages, and of windows.
 fn discard_all(stage: &mut Stage, of: &QueueOf, filter: Option<&str>) -> (usize, usize) {
     let mut next_order = Discard { of: of.clone(), filter: filter.map(Into::into), after: None, until: None };
-    let (mut all, mut windows) = (0, 0);
+    let (mut all, mut windows, mut reads) = (0, 0, 0);
     loop {
-        let Discarded::Some { messages, next, until, is_reading } = order(stage, next_order.clone()) else {
+        let Discarded::Some { messages, next, until, is_reading, .. } = order(stage, next_order.clone())
+        else {
             panic!("something waits")
         };
         next_order.until = Some(until);
         if is_reading {
             assert_eq!(messages, 0, "nothing is discarded before its topic is known");
+            reads += 1;
+            assert!(reads < 1_000, "it is read at some time");
             stage.read();
             continue;
         }
@@ -148,16 +155,132 @@ fn an_operator_sees_every_message_that_waits_and_its_client_gets_them_all() {
     }
 }
 
-/// A queue that waits on disk leaves memory behind the look.
+/// The ledger keeps this number of places on disk, and no message of them in memory.
+fn on_disk(stage: &Stage) -> usize {
+    stage.ledger.durable_state().matches(" at ").count()
+}
+
+fn on_disk_alone() -> Settings {
+    Settings { queued_bytes_in_memory: 0, ..Settings::default() }
+}
+
+/// Asks for one window, and does not wait for it.
+fn begin_look(stage: &mut Stage, after: Option<MessageId>) -> QueuePiece {
+    let question = Question::Queue { of: queue(), after };
+    match stage.ledger.ask(question, stage.now, &mut stage.sink) {
+        OperatorAnswer::Queue(Some(piece)) => piece,
+        other => panic!("there is the queue: {other:?}"),
+    }
+}
+
 #[test]
 fn a_look_keeps_nothing_in_memory() {
-    let mut stage = filled(Settings { queued_bytes_in_memory: 0, ..Settings::default() }, "#", 200);
+    let mut stage = filled(on_disk_alone(), "#", 200);
     drop(look_at_all(&mut stage, &queue()));
-    let question = Question::Queue { of: queue(), after: None };
-    let OperatorAnswer::Queue(Some(piece)) = stage.ledger.ask(question, stage.now, &mut stage.sink) else {
-        panic!("there is the queue")
-    };
+    let piece = begin_look(&mut stage, None);
     assert!(piece.is_reading && piece.messages.iter().all(|one| one.message.is_none()));
+}
+
+/// Its reader is connected, and acknowledges nothing.
+#[test]
+fn a_look_at_the_queue_of_a_slow_client_loads_nothing_into_it() {
+    let mut stage = filled(on_disk_alone(), "#", 300);
+    let subscriber = stage.client("subscriber", &Ask::lasting(60).window(1));
+    assert_eq!(stage.delivered(&subscriber).len(), 1);
+    stage.work();
+    let before = on_disk(&stage);
+    assert!(before >= 200, "{before} wait on disk alone");
+    assert_eq!(look_at_all(&mut stage, &queue()).len(), 299);
+    assert_eq!(on_disk(&stage), before, "after a look");
+    assert_eq!(discard_all(&mut stage, &queue(), Some("c")).0, 0);
+    assert_eq!(on_disk(&stage), before, "after discarding with a filter");
+}
+
+#[test]
+fn the_messages_of_a_look_that_was_given_up_leave_memory() {
+    let budget = Arc::new(Budget::default());
+    let mut stage = Stage::with_budget(on_disk_alone(), &budget);
+    fill(&mut stage, "#", 300);
+    stage.work();
+    let before = budget.held_bytes(Purpose::Messages);
+    assert!(begin_look(&mut stage, None).is_reading);
+    stage.work();
+    assert_eq!(on_disk(&stage), 300, "the queue has none of them");
+    assert!(budget.held_bytes(Purpose::Messages) > before, "the look has them");
+    let until_ms = stage.ledger.poll_timeout().expect("the look ends at some time");
+    assert!(until_ms <= stage.now.monotonic_ms + 5_000, "{until_ms}");
+    stage.now.monotonic_ms += 5_000;
+    stage.work();
+    assert_eq!(budget.held_bytes(Purpose::Messages), before);
+    assert_eq!(look_at_all(&mut stage, &queue()).len(), 300);
+}
+
+/// An operator begins a look at each window, and waits for none.
+#[test]
+fn all_looks_together_hold_a_bounded_amount() {
+    const WINDOW_BYTES: usize = 256 << 10;
+    let budget = Arc::new(Budget::default());
+    let mut stage = Stage::with_budget(on_disk_alone(), &budget);
+    fill(&mut stage, "#", 0);
+    let publisher = stage.client("other", &Ask::clean());
+    for number in 1..=300 {
+        stage.publish(&publisher, number, &message("a", &[7; 20_000], QOS_1));
+    }
+    stage.work();
+    let before = budget.held_bytes(Purpose::Messages);
+    let mut after = None;
+    loop {
+        let piece = begin_look(&mut stage, after);
+        stage.work();
+        after = piece.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let held = budget.held_bytes(Purpose::Messages) - before;
+    assert!((WINDOW_BYTES..(1 << 20) + WINDOW_BYTES + 40_000).contains(&held), "{held} bytes");
+    assert!(begin_look(&mut stage, None).messages.iter().all(|one| one.message.is_some()), "the first look");
+    stage.now.monotonic_ms += 5_000;
+    assert_eq!(look_at_all(&mut stage, &queue()).len(), 300, "there is room again");
+}
+
+/// The message with this number has a record that cannot be read again.
+fn damage(stage: &mut Stage, number: &str) {
+    let is_it = |record: &Record<'_>| match record {
+        Record::Enqueue { body, .. } => body.payload() == number.as_bytes(),
+        _ => false,
+    };
+    let group = stage.sink.groups.iter().find(|(_, group)| group.iter().any(is_it));
+    stage.sink.damaged.push(group.expect("it was recorded").0);
+}
+
+#[test]
+fn a_damaged_message_is_shown_without_its_topic_and_filters_pass_over_it() {
+    let mut stage = filled(on_disk_alone(), "#", 300);
+    ["10", "11", "200"].into_iter().for_each(|number| damage(&mut stage, number));
+    let seen = look_at_all(&mut stage, &queue());
+    assert_eq!(seen.iter().filter(|one| one.message.is_none()).count(), 3);
+    assert_eq!(seen.len(), 300);
+    let first = Discard { of: queue(), filter: Some("a".into()), after: None, until: None };
+    order(&mut stage, first.clone());
+    stage.read();
+    let Discarded::Some { messages, unreadable, .. } = order(&mut stage, first) else {
+        panic!("something waits")
+    };
+    assert_eq!((messages, unreadable), (31, 2), "of the first 64");
+    assert_eq!(discard_all(&mut stage, &queue(), Some("a")).0, 148 - 31);
+    assert_eq!(look_at_all(&mut stage, &queue()).len(), 152);
+    stage.check_account();
+}
+
+/// They are read once, and not for each look.
+#[test]
+fn a_damaged_message_is_not_read_again() {
+    let mut stage = filled(on_disk_alone(), "#", 10);
+    damage(&mut stage, "0");
+    drop(look_at_all(&mut stage, &queue()));
+    begin_look(&mut stage, None);
+    assert_eq!(stage.sink.wanted.len(), 9);
 }
 
 #[test]

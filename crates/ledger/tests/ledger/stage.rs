@@ -45,6 +45,8 @@ pub(crate) struct Sink {
     pub(crate) lacks_space: bool,
     /// What is to be read again.
     pub(crate) wanted: Vec<Wanted>,
+    /// Groups whose messages cannot be read again.
+    pub(crate) damaged: Vec<Lsn>,
     last: Lsn,
 }
 
@@ -115,6 +117,7 @@ impl Sink {
     fn read(&self, wanted: Wanted) -> Fetched {
         let group = self.groups.iter().find(|(lsn, _)| lsn.0 == wanted.address.at.get());
         let found = match group.map(|(_, group)| &group[0]) {
+            _ if self.damaged.contains(&Lsn(wanted.address.at.get())) => Found::Damaged,
             Some(Record::Enqueue { body, .. }) => {
                 Found::Message(Message::from_parts(&body.parts()).expect("the same parts"))
             }

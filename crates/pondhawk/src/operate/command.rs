@@ -72,7 +72,7 @@ pub(super) enum CtlCommand {
         /// Topic filter of the messages
         #[arg(long, required_unless_present = "all", conflicts_with = "all")]
         filter: Option<String>,
-        /// All messages
+        /// Take all messages of the queue
         #[arg(long)]
         all: bool,
     },
@@ -164,7 +164,7 @@ pub(super) enum CtlCommand {
     Config,
     /// Show the level of the log, or change it until the next reload or the end of the process
     LogLevel {
-        /// The new level
+        /// The level from now on
         #[arg(value_parser = LEVELS)]
         level: Option<String>,
     },
@@ -191,7 +191,7 @@ pub(super) struct Listing {
     /// The field of an answer with the items.
     pub(super) name: &'static str,
     pub(super) columns: Columns,
-    /// The most items.
+    /// The most items in an answer.
     pub(super) limit: usize,
 }
 

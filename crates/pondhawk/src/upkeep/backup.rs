@@ -31,11 +31,11 @@ const LOCK: &str = "LOCK";
 pub(super) trait Watch {
     /// The copy begins, of files with about this many bytes.
     fn begins(&self, bytes: u64);
-    /// So many bytes more were copied.
+    /// The number of bytes that were copied since the last call.
     fn copied(&self, bytes: u64);
 }
 
-/// Nobody.
+/// Nobody is told anything.
 impl Watch for () {
     fn begins(&self, _: u64) {}
 

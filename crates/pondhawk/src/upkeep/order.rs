@@ -79,7 +79,7 @@ impl Backups {
         Ok(())
     }
 
-    /// The last backup.
+    /// The backup that began last.
     pub(crate) fn last(&self) -> Option<Backup> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.as_ref().map(|job| job.describe())
