@@ -37,7 +37,7 @@ impl Meter {
         Self { per_sec: per_sec.map(|units| units.max(1)), used_until_us: now_us.saturating_sub(BURST_US) }
     }
 
-    /// Counts units.
+    /// Counts messages, or their bytes.
     fn count(&mut self, units: u64, now_us: u64) {
         let Some(per_sec) = self.per_sec else { return };
         let since = self.used_until_us.max(now_us.saturating_sub(BURST_US));

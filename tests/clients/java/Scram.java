@@ -43,7 +43,7 @@ final class Scram implements Mqtt5EnhancedAuthMechanism {
         } else {
             scram.talks(mqtt);
         }
-        System.out.println("all is said");
+        System.out.println("all said");
         System.exit(0);
     }
 
