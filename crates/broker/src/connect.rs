@@ -26,9 +26,9 @@ impl Shard {
         }
     }
 
-    /// The claim that a CONNECT makes. `None` if the connection has ended.
+    /// The claim that a CONNECT makes. `None` if the connection has ended, or its client is kept out.
     pub(crate) fn claim_of(
-        &self,
+        &mut self,
         id: ConnectionId,
         connect: &Connect<'_>,
         to: &mut Outside<'_, impl Effects>,
@@ -47,7 +47,7 @@ impl Shard {
             delay_secs: will.delay_interval_secs.unwrap_or(0),
         });
         let session = &client.session;
-        Some(Claim {
+        let claim = Claim {
             subscriber: Arc::new(Subscriber::new(client_id, self.id, id)),
             connection: id,
             clean_start: session.clean_start(),
@@ -56,7 +56,8 @@ impl Shard {
             packet_bytes_max: u32::try_from(session.packet_bytes_max()).unwrap_or(u32::MAX),
             will,
             durability: self.entries.durability(client),
-        })
+        };
+        self.keep_out(id, claim, to)
     }
 
     /// The client identifier is this connection's: CONNACK.

@@ -94,10 +94,6 @@ impl Shard {
     ) {
         let Some(client) = self.clients.get(id) else { return };
         let (entry, realms) = (self.entries.of(client), self.guard.current());
-        if self.is_banned(id, &claim.subscriber, to) {
-            return self.turn_away_stranger(id, BANNED, claim, to);
-        }
-        let Some(claim) = self.refuse_by_drain(id, claim, to) else { return };
         if let Some(name) = entry.certificate {
             let named = to.certificate_name(id, name).map(|name| Arc::from(&*name));
             let Some(user) = named else {
@@ -203,26 +199,23 @@ impl Shard {
         principal: Principal,
         to: &mut Outside<'_, impl Effects>,
     ) {
-        let limits = self.limits(&principal);
         if principal != Principal::default() {
             claim.subscriber.set_principal(Arc::new(principal));
         }
-        if self.is_banned(id, &claim.subscriber, to) {
-            return self.turn_away_stranger(id, BANNED, claim, to);
-        }
-        // It may have begun while the password was checked.
-        let Some(mut claim) = self.refuse_by_drain(id, claim, to) else { return };
+        // Its user is known now, and bans and a drain may be newer than its CONNECT.
+        let Some(mut claim) = self.keep_out(id, claim, to) else { return };
         let principal = claim.subscriber.principal();
+        let limits = self.limits(&principal);
         let named = auth::Client { user: principal.user.as_deref(), client_id: &claim.subscriber.client_id };
         if limits.as_ref().is_some_and(|limits| !limits.permit_client_id(named)) {
             return self.turn_away_stranger(id, CLIENT_ID, claim, to);
         }
         let Some(client) = self.clients.get_mut(id) else { return };
         if let Some(limits) = limits {
-            client.session.limit_expiry(limits.expiry_secs_max.unwrap_or(u32::MAX));
-            claim.expiry_secs = client.session.expiry_secs();
-            if limits.expiry_secs_max.is_some() {
-                client.make_aside().expiry_secs_max = limits.expiry_secs_max;
+            if let Some(most) = limits.expiry_secs_max {
+                client.session.limit_expiry(most);
+                claim.expiry_secs = client.session.expiry_secs();
+                client.make_aside().expiry_secs_max = Some(most);
             }
             if let Some(pace) = Pace::new(&limits, to.now) {
                 client.make_aside().pace = Some(pace);
@@ -231,6 +224,20 @@ impl Shard {
         client.subscriber = Some(Arc::clone(&claim.subscriber));
         to.pause(id);
         to.command(Command::Claim(Box::new(claim)));
+    }
+
+    /// Turns a client away if a ban or a drain keeps it out, as far as its user is known. Otherwise returns its claim.
+    pub(crate) fn keep_out(
+        &mut self,
+        id: ConnectionId,
+        claim: Claim,
+        to: &mut Outside<'_, impl Effects>,
+    ) -> Option<Claim> {
+        if self.is_banned(id, &claim.subscriber, to) {
+            self.turn_away_stranger(id, BANNED, claim, to);
+            return None;
+        }
+        self.refuse_by_drain(id, claim, to)
     }
 
     /// Whether a ban keeps a client out, as far as its user is known. Without bans this costs one load.

@@ -10,18 +10,14 @@ use crate::{Effects, Shard};
 
 /// A client that has been quiet may send as much at once as it may in this time.
 const BURST_US: u64 = 1_000_000;
-/// The longest time for which a client is not read at a time, even if one message was very large. It is read then until its next
-/// PUBLISH, so that its PINGREQ has an answer.
-const WAIT_MS_MAX: u64 = 10_000;
-
 /// The limits of a connection in each second, and the times until which its messages have used them up.
 #[derive(Debug)]
 pub(crate) struct Pace {
     messages: Meter,
     bytes: Meter,
-    /// When the next packet may be read, in milliseconds.
+    /// When the PUBLISH may be read that came too early, in milliseconds.
     due_ms: u64,
-    /// Whether the packets that were read already wait for that too. Then the client is blocked.
+    /// Whether it waits for that still. Then the client is blocked.
     holds: bool,
 }
 
@@ -43,6 +39,11 @@ impl Meter {
         let since = self.used_until_us.max(now_us.saturating_sub(BURST_US));
         self.used_until_us = since.saturating_add(units.saturating_mul(1_000_000) / per_sec);
     }
+
+    /// The time until which the limit is used up. Without a limit that is long ago.
+    fn until_us(&self) -> u64 {
+        if self.per_sec.is_some() { self.used_until_us } else { 0 }
+    }
 }
 
 impl Pace {
@@ -61,22 +62,37 @@ impl Pace {
         let now_us = now.monotonic_ms.saturating_mul(1_000);
         self.messages.count(1, now_us);
         self.bytes.count(bytes as u64, now_us);
-        self.wait(now);
     }
 
-    /// Waits until the next PUBLISH may be read, at most for so long at a time. Returns whether it has to wait.
+    /// A PUBLISH is to be read. Returns whether it has to wait.
     fn wait(&mut self, now: Now) -> bool {
-        let until_us = [&self.messages, &self.bytes]
-            .map(|meter| if meter.per_sec.is_some() { meter.used_until_us } else { 0 });
-        let until_ms = until_us.into_iter().max().unwrap_or(0).div_ceil(1_000);
-        self.due_ms = until_ms.clamp(now.monotonic_ms, now.monotonic_ms + WAIT_MS_MAX);
+        let until_us = self.messages.until_us().max(self.bytes.until_us());
+        self.due_ms = until_us.div_ceil(1_000).max(now.monotonic_ms);
         self.holds = self.due_ms > now.monotonic_ms;
         self.holds
     }
 }
 
 impl Client {
-    /// Whether packets that were read already wait, because the client has sent too much for its roles.
+    /// Counts a PUBLISH of this length. Returns whether the roles of the client limit its messages: then its packets are
+    /// taken one by one. Without such roles this costs one comparison.
+    pub(crate) fn keep_pace(&mut self, bytes: usize, now: Now) -> bool {
+        let pace = self.aside_mut().and_then(|aside| aside.pace.as_mut());
+        pace.is_some_and(|pace| {
+            pace.count(bytes, now);
+            true
+        })
+    }
+
+    /// Whether the packet at the beginning of these bytes is a PUBLISH that comes too early for the roles of the client. Then
+    /// the client waits. Without such roles this costs one comparison.
+    pub(crate) fn is_early(&mut self, bytes: &[u8], now: Now) -> bool {
+        const PUBLISH: u8 = 3;
+        let pace = self.aside_mut().and_then(|aside| aside.pace.as_mut());
+        pace.is_some_and(|pace| bytes.first().is_some_and(|byte| byte >> 4 == PUBLISH) && pace.wait(now))
+    }
+
+    /// Whether a PUBLISH of the client waits, because it came too early for the roles of the client.
     pub(crate) fn is_paced(&self) -> bool {
         self.aside().pace.as_ref().is_some_and(|pace| pace.holds)
     }
@@ -88,7 +104,7 @@ impl Client {
         }
     }
 
-    /// When a client is read again that has sent too much for its roles.
+    /// When a client is read again whose PUBLISH came too early for its roles.
     pub(crate) fn paced_until_ms(&self, now: Now) -> Option<u64> {
         let due_ms = self.aside().pace.as_ref()?.due_ms;
         (due_ms > now.monotonic_ms).then_some(due_ms)
@@ -96,44 +112,9 @@ impl Client {
 }
 
 impl Shard {
-    /// Counts a PUBLISH of a client, and stops reading the client for as long as its roles say. Returns whether they say
-    /// something: then its packets are taken one by one. Without such roles this costs one comparison.
-    pub(crate) fn keep_pace(
-        &mut self,
-        id: ConnectionId,
-        bytes: usize,
-        to: &mut Outside<'_, impl Effects>,
-    ) -> bool {
-        let now = to.now;
-        let Some(client) = self.clients.get_mut(id) else { return false };
-        let Some(pace) = client.aside_mut().and_then(|aside| aside.pace.as_mut()) else { return false };
-        pace.count(bytes, now);
-        if pace.holds {
-            self.counters.paced_publish.add(1);
-            self.hold_back(id, to);
-        }
-        true
-    }
-
-    /// Whether the packet at the beginning of these bytes is a PUBLISH that comes too early for the roles of its client. The client
-    /// is not read then. Without such roles this costs one comparison.
-    pub(crate) fn is_early(
-        &mut self,
-        id: ConnectionId,
-        bytes: &[u8],
-        to: &mut Outside<'_, impl Effects>,
-    ) -> bool {
-        const PUBLISH: u8 = 3;
-        let Some(client) = self.clients.get_mut(id) else { return false };
-        let Some(pace) = client.aside_mut().and_then(|aside| aside.pace.as_mut()) else { return false };
-        let is_early = bytes.first().is_some_and(|byte| byte >> 4 == PUBLISH) && pace.wait(to.now);
-        if is_early {
-            self.hold_back(id, to);
-        }
-        is_early
-    }
-
-    fn hold_back(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
+    /// Stops reading a client whose PUBLISH has come too early, until it is due.
+    pub(crate) fn hold_back(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
+        self.counters.paced_publish.add(1);
         self.block(id, Blocker::Pace, to);
         self.arm(id, to.now);
     }
@@ -162,6 +143,7 @@ mod tests {
         let mut pace = Pace::new(&limits, at(10_000)).expect("there is a limit");
         let mut due = |now| {
             pace.count(1, at(now));
+            pace.wait(at(now));
             pace.due_ms
         };
         assert_eq!([due(10_000), due(10_000), due(10_000), due(10_000)], [10_000; 4]);
@@ -175,14 +157,18 @@ mod tests {
     }
 
     #[test]
-    fn bytes_count_too_and_no_wait_is_longer_than_its_bound() {
+    fn bytes_count_too_and_the_largest_message_makes_no_overflow() {
         let limits = Limits { bytes_per_sec_max: Some(1_000), ..Limits::default() };
         let mut pace = Pace::new(&limits, at(0)).expect("there is a limit");
-        pace.count(1_500, at(0));
-        assert_eq!(pace.due_ms, 1_500);
-        pace.count(usize::MAX, at(1_500));
-        assert_eq!(pace.due_ms, 1_500 + WAIT_MS_MAX);
-        pace.count(1, at(11_500));
-        assert_eq!(pace.due_ms, 11_500 + WAIT_MS_MAX, "the rest of the wait");
+        let mut due = |bytes, now| {
+            pace.count(bytes, at(now));
+            pace.wait(at(now));
+            pace.due_ms
+        };
+        assert_eq!(due(1_500, 0), 1_500);
+        assert_eq!(due(500, 1_500), 2_000);
+        let longest = due(usize::MAX, 2_000);
+        assert!(longest > 1_000_000_000_000, "{longest}");
+        assert!(due(usize::MAX, 2_000) >= longest, "the rest of the wait");
     }
 }

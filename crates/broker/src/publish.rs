@@ -115,8 +115,8 @@ impl Shard {
         (bytes, len): (&[u8], usize),
         to: &mut Outside<'_, impl Effects>,
     ) -> usize {
-        let bytes = if self.keep_pace(id, len, to) { &bytes[..len] } else { bytes };
         let Some(client) = self.clients.get_mut(id) else { return len };
+        let bytes = if client.keep_pace(len, to.now) { &bytes[..len] } else { bytes };
         if client.ends_ms().is_some()
             && let Some(ticket) = publish.ticket()
         {

@@ -538,10 +538,13 @@ impl Shard {
     fn step(&mut self, id: ConnectionId, bytes: &[u8], to: &mut Outside<'_, impl Effects>) -> Step {
         let now = to.now;
         let Some(client) = self.clients.get_mut(id) else { return Step::Ended };
-        if client.waits() || self.is_early(id, bytes, to) {
+        if client.waits() {
             return Step::Wait;
         }
-        let Some(client) = self.clients.get_mut(id) else { return Step::Ended };
+        if client.is_early(bytes, now) {
+            self.hold_back(id, to);
+            return Step::Wait;
+        }
         if client.is_in
             && let Some((packet_type, packet_id)) = brief_acknowledgement(bytes)
         {

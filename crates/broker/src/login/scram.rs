@@ -12,7 +12,7 @@ use protocol::Claim;
 use session::{Authenticated, AuthenticationOutcome, AuthenticationStep};
 use wire::{Binary, ConnectRefusal};
 
-use super::{BANNED, NO_MEMORY, Stranger};
+use super::{NO_MEMORY, Stranger};
 use crate::effects::Outside;
 use crate::{Effects, Shard};
 
@@ -65,7 +65,13 @@ impl Shard {
         step: &AuthenticationStep<'_>,
         to: &mut Outside<'_, impl Effects>,
     ) {
-        let claim = step.connect.and_then(|connect| self.claim_of(id, &connect, to));
+        let claim = match &step.connect {
+            Some(connect) => {
+                let Some(claim) = self.claim_of(id, connect, to) else { return };
+                Some(claim)
+            }
+            None => None,
+        };
         let Some(client) = self.clients.get_mut(id) else { return };
         let begun = client.aside_mut().and_then(|aside| aside.authenticating.take());
         let data = step.data.map_or(&[][..], Binary::as_bytes);
@@ -93,9 +99,6 @@ impl Shard {
         let client = self.clients.get(id).ok_or(NO_METHOD)?;
         let subscriber: &Subscriber =
             claim.map(|claim| &claim.subscriber).or(client.subscriber.as_ref()).ok_or(NO_METHOD)?;
-        if self.is_banned(id, subscriber, to) {
-            return Err(BANNED);
-        }
         let (entry, realms) = (self.entries.of(client), self.guard.current());
         let mechanism = Mechanism::named(step.method.as_str()).ok_or(NO_METHOD)?;
         // A certificate takes the place of all passwords.
@@ -173,7 +176,7 @@ impl Shard {
         }
     }
 
-    /// Charges an exchange, which is as long as a connection and has a bound, and the will that waits for its end.
+    /// Charges an exchange, of which a connection has one at a time and which has a bound, and the will that waits for its end.
     fn charge_exchange(&self, bytes: usize, claim: Option<&Claim>) -> [Charge; 2] {
         let budget = self.tally.budget();
         let will_bytes = claim.map_or(0, Claim::will_bytes);

@@ -219,6 +219,48 @@ fn a_user_who_is_removed_meanwhile_does_not_come_in() {
     assert!(world.packets(peer)[0].starts_with("CONNACK Not authorized"));
 }
 
+/// Ways to keep a client out, and their answers.
+const WAYS: [(fn(&mut World), &str); 3] = [
+    (|world| world.ban("client_id", "f1"), "CONNACK Banned"),
+    (drain, "CONNACK Server unavailable"),
+    (|world| world.ban("user", "frog"), "CONNACK Banned"),
+];
+
+fn drain(world: &mut World) {
+    let order = broker::Drain { server_reference: None, over_ms: 60_000 };
+    let now = world.now;
+    world.shards[0].ask(broker::Question::Drain(Some(order)), now, &mut world.outside[0]);
+}
+
+#[test]
+fn a_client_that_is_kept_out_is_not_asked_for_a_proof() {
+    // Who is its user is not known before it has proved that.
+    let [banned, drained, _] = WAYS;
+    for (keep_out, answer) in [banned, drained] {
+        let mut world = world();
+        keep_out(&mut world);
+        let peer = world.accept(0, Version::V5);
+        world.send(peer, &connect("f1", &first("frog")).into());
+        let packets = world.packets(peer);
+        assert!(packets.len() == 1 && packets[0].starts_with(answer), "{packets:?}");
+        world.assert_account();
+    }
+}
+
+#[test]
+fn a_client_that_is_kept_out_while_its_proof_is_checked_does_not_come_in() {
+    for (keep_out, answer) in WAYS {
+        let mut world = world();
+        let peer = proving(&mut world, "f1", ("frog", "croak"), 1);
+        keep_out(&mut world);
+        world.verify(0, None);
+        let packets = world.packets(peer);
+        assert!(packets.len() == 1 && packets[0].starts_with(answer), "{packets:?}");
+        assert_eq!(world.commands(0), 0);
+        world.assert_account();
+    }
+}
+
 #[test]
 fn too_many_guesses_and_a_busy_broker_are_answered_as_for_passwords() {
     for (unchecked, answer) in

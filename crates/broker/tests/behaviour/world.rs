@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use auth::{Check, Checked, Guard, Realms, Unchecked, Workspace};
+use auth::{Bans, Check, Checked, Guard, Realms, Unchecked, Whom, Workspace};
 use base::{Budget, Charge, ConnectionId, Now, Purpose, ShardId, Subscriber};
 use broker::{Admission, Cause, CertificateName, Counters, Effects, Flush, Mail, Notice, Room, Run, Shard};
 use index::{Subscriptions, Target};
@@ -386,6 +386,14 @@ impl World {
     pub(crate) fn replace_realms(&self, realms: Realms) {
         self.guard.replace(realms);
         self.index.touch_all();
+    }
+
+    /// Clients of this kind are banned without end.
+    pub(crate) fn ban(&self, kind: &str, value: &str) {
+        let mut bans = Bans::default();
+        let whom = Whom::parse(kind, value).expect("it names clients");
+        bans.insert(whom, auth::Terms { until_unix_secs: None, reason: "".into() });
+        self.guard.replace_bans(bans);
     }
 
     /// The passwords that wait are checked; or the outcome is this one.
