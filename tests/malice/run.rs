@@ -22,6 +22,11 @@ const AT_A_TIME: usize = 24;
 /// Seconds after which a client without a time limit of its own is told to end.
 const PATIENCE_SECS: &str = "2";
 
+/// Seconds after which a client with a time limit of 1 s is told to end, which is a fault.
+///
+/// A client that ignores its limit never ends by itself. The rest is for a machine with many more programs than processors.
+const LIMIT_SECS: &str = "60";
+
 /// Seconds after that after which it is killed. `bench` first ends the current run, which waits 5 s for more messages.
 const GRACE_SECS: &str = "30";
 
@@ -110,7 +115,7 @@ impl Tool {
         let host = format!("{scheme}://localhost:{port}");
         let url = format!("{host}/t");
         let data_kib = (self.bounds_bytes() + EXCESS_BYTES) >> 10;
-        let patience = if self.has_time_limit() { "12" } else { PATIENCE_SECS };
+        let patience = if self.has_time_limit() { LIMIT_SECS } else { PATIENCE_SECS };
         let mut command = Command::new("timeout");
         command.args(["--verbose", "--signal", "TERM", "--kill-after", GRACE_SECS, patience]);
         command.args(["sh", "-c", &format!("ulimit -d {data_kib}; exec \"$@\""), "sh"]);
