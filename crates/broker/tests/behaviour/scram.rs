@@ -219,8 +219,10 @@ fn a_user_who_is_removed_meanwhile_does_not_come_in() {
     assert!(world.packets(peer)[0].starts_with("CONNACK Not authorized"));
 }
 
-/// Ways to keep a client out, and their answers.
-const WAYS: [(fn(&mut World), &str); 3] = [
+/// A way to keep a client out, and its answer.
+type Way = (fn(&mut World), &'static str);
+
+const WAYS: [Way; 3] = [
     (|world| world.ban("client_id", "f1"), "CONNACK Banned"),
     (drain, "CONNACK Server unavailable"),
     (|world| world.ban("user", "frog"), "CONNACK Banned"),
