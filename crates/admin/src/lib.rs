@@ -21,6 +21,7 @@ mod slow;
 mod tokens;
 mod uri;
 
+pub use api::LOG_LEVELS;
 pub use routes::{Parameter, ROUTES, Route};
 pub use server::{
     Backup, BackupRefused, BackupState, Control, InForce, Listener, Queue, Running, Settings, start,

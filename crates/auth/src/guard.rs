@@ -93,16 +93,12 @@ impl Realms {
     #[must_use]
     pub fn is_same_user(&self, owner: &Principal, claimant: &Principal) -> bool {
         let same_name = claimant.is_proved && claimant.user == owner.user;
-        let may_adopt = || {
-            let has_token = claimant.tenant.is_some() && claimant.tenant == self.bearers(claimant.realm);
-            !has_token || self.all.iter().all(|(_, access)| access.users().is_none())
-        };
+        let users = claimant.tenant.as_ref().map_or("", |tenant| &*tenant.users);
+        let may_adopt = || !is_issued(users) || self.all.iter().all(|(_, access)| access.users().is_none());
         same_name
             && owner.tenant.as_ref().map_or_else(may_adopt, |tenant| {
-                let users = claimant.tenant.as_ref().map_or("", |tenant| &tenant.users);
                 // Names of different issuers have nothing in common.
-                let is_issued = [&*tenant.users, users].iter().any(|users| users.starts_with(BEARERS));
-                if is_issued {
+                if is_issued(&tenant.users) || is_issued(users) {
                     return *tenant.users == *users;
                 }
                 self.is_same(&tenant.users, users, |tenant| &tenant.users)
@@ -279,6 +275,11 @@ impl Realms {
     pub fn has_rules(&self) -> bool {
         self.has_rules
     }
+}
+
+/// Whether the names of a place of users come from an issuer of tokens.
+fn is_issued(users: &str) -> bool {
+    users.starts_with(BEARERS)
 }
 
 /// The place from which all threads take the current users, rules and bans.

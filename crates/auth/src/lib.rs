@@ -24,6 +24,7 @@ mod access;
 mod acl;
 mod attempts;
 mod bans;
+mod check;
 mod dynamic;
 mod file;
 mod guard;
@@ -38,8 +39,9 @@ mod users;
 
 pub use access::{Access, Admission, Identity, Login, Refusal};
 pub use acl::{AclError, AclProblem};
-pub use attempts::{Attempts, Check, Checked, Origin, Unchecked};
+pub use attempts::{Attempts, Origin};
 pub use bans::{Bans, REASON_BYTES_MAX, Suspect, Terms, Whom};
+pub use check::{Check, Checked, Unchecked};
 pub use dynamic::{
     ANSWER_BYTES_MAX, AclKind, Controlled, DynamicError, DynamicSecurity, NewPassword, RESPONSE_TOPIC,
     TOPIC as CONTROL_TOPIC,

@@ -99,6 +99,16 @@ impl Mechanism {
         }
     }
 
+    /// The rounds of a hash of this scheme, if an exchange can use the hash.
+    pub(crate) fn rounds(self, scheme: Scheme) -> Option<u32> {
+        match (self, scheme) {
+            (Self::Sha512, Scheme::Pbkdf2 { rounds }) | (Self::Sha256, Scheme::ScramSha256 { rounds }) => {
+                Some(rounds)
+            }
+            _ => None,
+        }
+    }
+
     fn hash(self, bytes: &[u8]) -> digest::Digest {
         digest::digest(if self == Self::Sha256 { &digest::SHA256 } else { &digest::SHA512 }, bytes)
     }
@@ -130,16 +140,18 @@ impl Credential {
     #[must_use]
     pub fn of(mechanism: Mechanism, hash: &PasswordHash) -> Option<Self> {
         let (salt, bytes) = hash.parts();
-        let (rounds, keys) = match (mechanism, hash.scheme()) {
-            (Mechanism::Sha512, Scheme::Pbkdf2 { rounds }) => {
+        let rounds = mechanism.rounds(hash.scheme())?;
+        let keys = match mechanism {
+            // The hash is the salted password.
+            Mechanism::Sha512 => {
                 let (stored, server) = mechanism.keys(bytes);
-                (rounds, Keys { stored: stored.as_ref().into(), server: server.as_ref().into() })
+                Keys { stored: stored.as_ref().into(), server: server.as_ref().into() }
             }
-            (Mechanism::Sha256, Scheme::ScramSha256 { rounds }) => {
+            // The hash is both keys.
+            Mechanism::Sha256 => {
                 let (stored, server) = bytes.split_at_checked(mechanism.bytes())?;
-                (rounds, Keys { stored: stored.into(), server: server.into() })
+                Keys { stored: stored.into(), server: server.into() }
             }
-            _ => return None,
         };
         Some(Self { salt: salt.into(), rounds, keys })
     }

@@ -69,13 +69,7 @@ impl Users {
 
     /// A scheme that users have and an exchange of this kind needs, and a secret of the file: for a name that is no user's.
     pub(crate) fn decoy(&self, mechanism: Mechanism, name: &str) -> (Option<Scheme>, &[u8]) {
-        let serves = |scheme: &Scheme| {
-            matches!(
-                (mechanism, scheme),
-                (Mechanism::Sha512, Scheme::Pbkdf2 { .. }) | (Mechanism::Sha256, Scheme::ScramSha256 { .. })
-            )
-        };
-        let serving = || self.schemes.iter().filter(|(scheme, _)| serves(scheme));
+        let serving = || self.schemes.iter().filter(|(scheme, _)| mechanism.rounds(**scheme).is_some());
         // Each scheme is as frequent among names that are no users as among users.
         let all = serving().map(|(_, users)| *users as u64).sum::<u64>().max(1);
         let mut place = mechanism.number(&self.secret, name) % all;

@@ -10,6 +10,7 @@
 mod budget;
 mod dispatch;
 mod gauge;
+pub mod hex;
 mod identifiers;
 mod identity;
 mod interest;

@@ -131,17 +131,30 @@ impl Aside {
     };
 
     fn is_nothing(&self) -> bool {
-        let Self { shapes, walks, request, recording, joining, deferred, shares, .. } = self;
-        let Self { held_for, expiry_secs, ends_ms, untaken_answer_bytes, verifying, denied, .. } = self;
-        let holds = shapes.is_some() || walks.is_some() || request.is_some() || recording.is_some();
-        let waits = joining.is_some() || deferred.is_some() || shares.is_some() || held_for.is_some();
-        let is_begun = self.controlling.is_some() || self.authenticating.is_some();
-        if is_begun || self.expiry_secs_max.is_some() || self.until_unix_secs.is_some() || self.pace.is_some()
-        {
-            return false;
-        }
-        let counts = *untaken_answer_bytes > 0 || *denied > 0;
-        !(holds || waits || expiry_secs.is_some() || ends_ms.is_some() || verifying.is_some() || counts)
+        // Every field is named here: a new one is not forgotten.
+        matches!(
+            self,
+            Self {
+                shapes: None,
+                walks: None,
+                request: None,
+                recording: None,
+                joining: None,
+                deferred: None,
+                shares: None,
+                held_for: None,
+                expiry_secs_max: None,
+                expiry_secs: None,
+                ends_ms: None,
+                until_unix_secs: None,
+                untaken_answer_bytes: 0,
+                verifying: None,
+                authenticating: None,
+                controlling: None,
+                denied: 0,
+                pace: None,
+            }
+        )
     }
 }
 

@@ -277,7 +277,7 @@ fn facts(line: &Line, now: Now) -> Option<SessionFacts> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use wire::Qos;
 
     use super::*;

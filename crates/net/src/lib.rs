@@ -8,7 +8,6 @@
 
 #![deny(unsafe_code)]
 
-mod by_shard;
 mod clock;
 mod control;
 mod inbox;

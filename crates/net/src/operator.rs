@@ -116,6 +116,12 @@ impl Operator {
         self.0.counters.iter().map(|counters| counters.clients_connected.value()).collect()
     }
 
+    /// The counters of each shard, for operators who look for the busiest one.
+    #[must_use]
+    pub fn totals_by_shard(&self) -> Vec<Totals> {
+        self.0.counters.iter().map(|counters| Totals::of([&**counters])).collect()
+    }
+
     /// Number of connections of a listener, by its place among all.
     #[must_use]
     pub fn connections_of(&self, listener: u16) -> usize {

@@ -24,9 +24,10 @@ use crate::tokens::{self, TokenSource};
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Files {
     passwords: Option<PathBuf>,
-    rules: Option<PathBuf>,
+    /// Rules in Mosquitto's language.
+    acl: Option<PathBuf>,
     /// Our own rules, which take the place of the others.
-    roles: Option<PathBuf>,
+    rules: Option<PathBuf>,
     /// The broker writes this file itself. It is read again with the others, and not looked at.
     dynamic: Option<PathBuf>,
     /// The source of tokens, which are passwords too.
@@ -37,19 +38,19 @@ struct Files {
 impl Files {
     fn of(listener: &Listener, tokens: Option<&Arc<TokenSource>>) -> Self {
         let tokens = tokens.filter(|_| listener.jwt).cloned();
-        let (passwords, rules) = (listener.password_file.clone(), listener.acl_file.clone());
+        let (passwords, acl) = (listener.password_file.clone(), listener.acl_file.clone());
         let tenant = Tenant {
             users: place_of_users(listener, tokens.as_deref()).into_boxed_str(),
             mount: listener.mount_point.as_deref().unwrap_or_default().into(),
         };
         let tenant = (tenant != Tenant::default()).then(|| Arc::new(tenant));
-        let (roles, dynamic) = (listener.rules_file.clone(), listener.dynamic_security_file.clone());
-        Self { passwords, rules, roles, dynamic, tokens, tenant }
+        let (rules, dynamic) = (listener.rules_file.clone(), listener.dynamic_security_file.clone());
+        Self { passwords, acl, rules, dynamic, tokens, tenant }
     }
 
     fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         let keys = self.tokens.iter().filter_map(|tokens| tokens.key_file.as_ref());
-        self.passwords.iter().chain(&self.rules).chain(&self.roles).chain(keys)
+        self.passwords.iter().chain(&self.acl).chain(&self.rules).chain(keys)
     }
 
     /// The tenant of clients with tokens: the issuer says who they are.
@@ -62,8 +63,7 @@ impl Files {
     /// The name under which records know the rules.
     fn name(&self) -> Box<str> {
         let text = |path: &PathBuf| path.to_string_lossy().into_owned();
-        let names: Vec<String> =
-            self.rules.iter().chain(&self.roles).chain(&self.dynamic).map(text).collect();
+        let names: Vec<String> = self.acl.iter().chain(&self.rules).chain(&self.dynamic).map(text).collect();
         names.join("\n").into()
     }
 }
@@ -473,7 +473,7 @@ fn stamps(realms: &[Place]) -> Vec<Option<Stamp>> {
 
 /// Reads the files of users and rules of a realm. Returns also the hash of their contents.
 fn read_one(
-    Files { passwords, rules, roles, .. }: &Files,
+    Files { passwords, acl, rules, .. }: &Files,
     known: &mut Vec<(PathBuf, Users, u64)>,
 ) -> io::Result<(Access, u64)> {
     let mut contents = DefaultHasher::new();
@@ -493,12 +493,12 @@ fn read_one(
             }
         },
     };
-    let permissions = rules.as_ref();
+    let permissions = acl.as_ref();
     let permissions = permissions
         .map(|path| parse("acl_file", path, &mut contents, Permissions::of_mosquitto))
         .transpose()?;
     let access = Access::new(users, permissions);
-    let access = match roles {
+    let access = match rules {
         Some(path) => access.with_roles(parse("rules_file", path, &mut contents, parse_rules)?),
         None => access,
     };

@@ -27,7 +27,7 @@ use crate::reload::{Cause, Reload};
 use crate::running::Running;
 use crate::upkeep::Backups;
 use crate::watchdog::Watchdog;
-use crate::{FileLayer, admin, banner, certificates, limits, logging, process, store, variables};
+use crate::{FileLayer, access, admin, banner, certificates, limits, logging, process, store, variables};
 
 /// Runs the broker until SIGTERM or SIGINT, then disconnects its clients and returns.
 ///
@@ -108,10 +108,8 @@ fn become_user(successor: &Successor, config: &Config) -> io::Result<()> {
         successor.make_data_dir(path).map_err(explain)?;
     }
     successor.take_over()?;
-    let of_listeners = config.listeners.iter().flat_map(|listener| {
-        let named = [&listener.password_file, &listener.acl_file, &listener.rules_file];
-        certificates::paths(listener).chain(named.into_iter().flatten())
-    });
+    let of_listener = |listener| certificates::paths(listener).chain(access::paths(listener));
+    let of_listeners = config.listeners.iter().flat_map(of_listener);
     for path in of_listeners.chain(&config.jwt.key_file) {
         if let Err(error) = File::open(path) {
             tracing::error!(

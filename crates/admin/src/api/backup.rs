@@ -3,6 +3,7 @@
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
+use super::body::Body;
 use crate::answer::{Answer, Failure};
 use crate::server::{Asked, Backup, BackupRefused, BackupState, Shared};
 
@@ -30,8 +31,8 @@ fn describe(backup: &Backup) -> Value {
 }
 
 pub(crate) fn begin(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
-    let body: Value = serde_json::from_slice(&asked.body).map_err(|error| Failure::bad(error.to_string()))?;
-    let name = body.get("name").and_then(Value::as_str).ok_or_else(|| Failure::bad("name is missing"))?;
+    let body = Body::of(asked)?;
+    let name = body.needed("name")?;
     match shared.control.begin_backup(name) {
         Ok(()) => Ok(show(shared).with_status(StatusCode::ACCEPTED)),
         Err(refused) => Err(refusal(name, refused)),

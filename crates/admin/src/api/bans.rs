@@ -1,12 +1,11 @@
 //! Clients that operators keep out.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use auth::{Bans, REASON_BYTES_MAX, Terms, Whom};
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
 use super::body::Body;
+use super::unix_secs;
 use crate::answer::{Answer, Failure};
 use crate::server::{Asked, Shared};
 
@@ -81,8 +80,4 @@ fn keep(shared: &Shared, bans: Bans) -> Result<(), Failure> {
     shared.control.store_bans(&bans).map_err(Failure::unavailable)?;
     shared.operator.replace_bans(bans);
     Ok(())
-}
-
-fn unix_secs() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }

@@ -11,7 +11,12 @@ pub(crate) struct Body(Map<String, Value>);
 impl Body {
     /// Reads the body of a request.
     pub(crate) fn of(asked: &Asked) -> Result<Self, Failure> {
-        match serde_json::from_slice(&asked.body).map_err(|error| Failure::bad(error.to_string()))? {
+        Self::parse(&asked.body)
+    }
+
+    /// Reads the bytes of a body.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, Failure> {
+        match serde_json::from_slice(bytes).map_err(|error| Failure::bad(error.to_string()))? {
             Value::Object(fields) => Ok(Self(fields)),
             _ => Err(Failure::bad("the body is to be an object")),
         }
@@ -34,5 +39,14 @@ impl Body {
     /// A field that is a text, and must be there.
     pub(crate) fn needed(&self, name: &str) -> Result<&str, Failure> {
         self.text(name)?.ok_or_else(|| Failure::bad(format!("{name} is missing")))
+    }
+
+    /// A field that is `true` or `false`. One that is missing is `false`.
+    pub(crate) fn flag(&self, name: &str) -> Result<bool, Failure> {
+        match self.field(name) {
+            Value::Bool(flag) => Ok(*flag),
+            Value::Null => Ok(false),
+            _ => Err(Failure::bad(format!("{name} is true or false"))),
+        }
     }
 }

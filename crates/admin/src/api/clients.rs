@@ -10,7 +10,7 @@ use net::Link;
 use serde_json::{Map, Value, json};
 use wire::Version;
 
-use super::{QUESTIONS_MAX, limit, switch};
+use super::{QUESTIONS_MAX, bad_cursor, limit, switch};
 use crate::answer::{Answer, Failure};
 use crate::asking;
 use crate::server::{Asked, Shared};
@@ -61,7 +61,7 @@ pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failu
         None => Some(Position::Shard(0, 0)),
         Some(text) => {
             let parsed = Position::parse(text, shared.operator.shards());
-            Some(parsed.ok_or_else(|| Failure::bad("the cursor is not of an earlier answer"))?)
+            Some(parsed.ok_or_else(bad_cursor)?)
         }
     };
     let mut items = Vec::new();

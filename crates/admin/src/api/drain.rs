@@ -1,11 +1,12 @@
 //! Drain: new clients are refused, connected ones leave over a time, and then the broker ends if that was asked for.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
+use super::body::Body;
 use crate::answer::{Answer, Failure};
 use crate::asking;
 use crate::server::{Asked, Shared};
@@ -23,18 +24,10 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// The drain under way, if there is one.
 #[derive(Debug, Default)]
-pub(crate) struct Drains(Mutex<State>);
+pub(crate) struct Drains(Mutex<Option<Arc<Current>>>);
 
-#[derive(Debug, Default)]
-struct State {
-    current: Option<Current>,
-    /// The number of the last drain.
-    number: u64,
-}
-
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Current {
-    number: u64,
     server_reference: Option<Arc<str>>,
     until: Instant,
     exit: bool,
@@ -46,22 +39,27 @@ impl Drains {
         self.current().is_some()
     }
 
-    fn current(&self) -> Option<Current> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).current.clone()
+    fn current(&self) -> Option<Arc<Current>> {
+        self.lock().clone()
     }
 
-    /// Puts a drain in the place of the current one. Returns its number.
-    fn begin(&self, mut new: Current) -> u64 {
-        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        state.number += 1;
-        new.number = state.number;
-        state.current = Some(new);
-        state.number
+    /// Whether this drain is under way, and no later order has taken its place.
+    fn is_current(&self, drain: &Arc<Current>) -> bool {
+        self.lock().as_ref().is_some_and(|current| Arc::ptr_eq(current, drain))
+    }
+
+    /// Puts a drain in the place of the current one.
+    fn begin(&self, new: &Arc<Current>) {
+        *self.lock() = Some(Arc::clone(new));
     }
 
     /// Ends the drain. Returns whether there was one.
     fn end(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).current.take().is_some()
+        self.lock().take().is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Current>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -75,11 +73,8 @@ struct Wanted {
 
 impl Wanted {
     fn parse(body: &[u8]) -> Result<Self, Failure> {
-        let body: Value = serde_json::from_slice(body).map_err(|error| Failure::bad(error.to_string()))?;
-        if !body.is_object() {
-            return Err(Failure::bad("the body is to be an object"));
-        }
-        let server_reference = match &body["server_reference"] {
+        let body = Body::parse(body)?;
+        let server_reference = match body.field("server_reference") {
             Value::Null => None,
             Value::String(text) if is_reference(text) => Some(Arc::from(text.as_str())),
             _ => {
@@ -89,19 +84,14 @@ impl Wanted {
                 return Err(Failure::bad(text));
             }
         };
-        let seconds = match &body["seconds"] {
+        let seconds = match body.field("seconds") {
             Value::Null => SECONDS,
             seconds => seconds
                 .as_u64()
                 .filter(|seconds| *seconds <= SECONDS_MAX)
                 .ok_or_else(|| Failure::bad(format!("seconds is a whole number up to {SECONDS_MAX}")))?,
         };
-        let exit = match &body["exit"] {
-            Value::Null => false,
-            Value::Bool(exit) => *exit,
-            _ => return Err(Failure::bad("exit is true or false")),
-        };
-        Ok(Self { server_reference, seconds, exit })
+        Ok(Self { server_reference, seconds, exit: body.flag("exit")? })
     }
 }
 
@@ -118,12 +108,12 @@ fn describe(shared: &Shared) -> Value {
     let clients = clients(shared);
     match shared.drains.current() {
         None => json!({ "draining": false, "clients": clients }),
-        Some(Current { server_reference, until, exit, .. }) => json!({
+        Some(current) => json!({
             "draining": true,
             "clients": clients,
-            "seconds_left": until.saturating_duration_since(Instant::now()).as_secs(),
-            "server_reference": server_reference.as_deref(),
-            "exit": exit,
+            "seconds_left": current.until.saturating_duration_since(Instant::now()).as_secs(),
+            "server_reference": current.server_reference.as_deref(),
+            "exit": current.exit,
         }),
     }
 }
@@ -135,15 +125,14 @@ fn clients(shared: &Shared) -> u64 {
 /// Begins to drain, or changes the drain under way.
 pub(crate) async fn begin(asked: &Asked, shared: &Arc<Shared>) -> Result<Answer, Failure> {
     let Wanted { server_reference, seconds, exit } = Wanted::parse(&asked.body)?;
-    let over = Duration::from_secs(seconds);
-    let until = Instant::now() + over;
-    let (reference, number) = (server_reference.clone(), 0);
-    let number = shared.drains.begin(Current { number, server_reference: reference, until, exit });
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let drain = Arc::new(Current { server_reference: server_reference.clone(), until, exit });
+    shared.drains.begin(&drain);
     let order = broker::Drain { server_reference, over_ms: seconds * 1_000 };
     // No shard is left out, even if the request ends here.
     let answers = asking::all_shards(&shared.operator, || broker::Question::Drain(Some(order.clone())));
     if exit {
-        tokio::spawn(stop_when_empty(Arc::clone(shared), number, until + GRACE));
+        tokio::spawn(stop_when_empty(Arc::clone(shared), drain));
     }
     answers.await?;
     Ok(show(shared))
@@ -160,12 +149,9 @@ pub(crate) async fn end(shared: &Shared) -> Result<Answer, Failure> {
 }
 
 /// Ends the broker when no client is connected, or when the time is over. Another order ends the wait.
-async fn stop_when_empty(shared: Arc<Shared>, number: u64, until: Instant) {
-    loop {
-        if shared.drains.current().is_none_or(|current| current.number != number) {
-            return;
-        }
-        if clients(&shared) == 0 || Instant::now() >= until {
+async fn stop_when_empty(shared: Arc<Shared>, drain: Arc<Current>) {
+    while shared.drains.is_current(&drain) {
+        if clients(&shared) == 0 || Instant::now() >= drain.until + GRACE {
             tracing::info!("the broker is drained, and ends");
             return shared.control.stop();
         }

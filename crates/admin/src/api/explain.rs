@@ -1,13 +1,12 @@
 //! Gathers the facts for an explanation.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use auth::Suspect;
 use base::{Interest, Level, Principal};
 use wire::Qos;
 
-use super::clients;
+use super::{clients, unix_secs};
 use crate::answer::{Answer, Failure};
 use crate::explain::{Receiver, Situation, explain};
 use crate::server::{Asked, Shared};
@@ -79,10 +78,6 @@ fn ban(shared: &Shared, client_id: &str, principal: Option<&Principal>) -> Optio
     let reason = if terms.reason.is_empty() { String::new() } else { format!(": {}", terms.reason) };
     let kind = whom.kind().replace('_', " ");
     Some(format!("{kind} {whom}{reason}"))
-}
-
-fn unix_secs() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 async fn gather(shared: &Shared, client_id: &str) -> Result<Option<Gathered>, Failure> {

@@ -5,7 +5,7 @@ use ledger::{GroupFacts, OperatorAnswer};
 use serde_json::{Value, json};
 use topic::TopicFilter;
 
-use super::{QUESTIONS_MAX, limit};
+use super::{QUESTIONS_MAX, bad_cursor, limit};
 use crate::answer::{Answer, Failure};
 use crate::asking;
 use crate::server::{Asked, Shared};
@@ -36,7 +36,7 @@ pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failu
 /// The place where an answer begins.
 fn place<T: std::str::FromStr + Default>(asked: &Asked) -> Result<T, Failure> {
     let Some(text) = asked.parameter("cursor") else { return Ok(T::default()) };
-    text.parse().map_err(|_| Failure::bad("the cursor is not of an earlier answer"))
+    text.parse().map_err(|_| bad_cursor())
 }
 
 fn describe(group: &GroupFacts) -> Value {

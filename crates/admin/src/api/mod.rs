@@ -14,6 +14,7 @@ mod retained;
 mod status;
 
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 
@@ -22,6 +23,7 @@ use crate::routes::{self, Action};
 use crate::server::{Asked, Shared};
 
 pub(crate) use drain::Drains;
+pub use log::LOG_LEVELS;
 
 /// The dashboard: one page, which asks the API for everything that it shows.
 const PAGE: &str = include_str!("../page/index.html");
@@ -91,6 +93,15 @@ fn limit(asked: &Asked) -> Result<usize, Failure> {
     let Some(text) = asked.parameter("limit") else { return Ok(LIMIT) };
     let limit = text.parse().ok().filter(|limit| (1..=LIMIT_MAX).contains(limit));
     limit.ok_or_else(|| Failure::bad(format!("limit is a number from 1 to {LIMIT_MAX}")))
+}
+
+/// A cursor that the API has not given out.
+fn bad_cursor() -> Failure {
+    Failure::bad("the cursor is not of an earlier answer")
+}
+
+fn unix_secs() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// A parameter that is `true` or `false`.

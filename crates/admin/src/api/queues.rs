@@ -1,13 +1,13 @@
 //! Queues of lasting sessions and of groups: messages that wait, and their end.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use hyper::StatusCode;
 use ledger::{Discard, Discarded, MessageId, OperatorAnswer, QueueOf, QueuePiece, QueuedFacts};
 use serde_json::{Value, json};
 use topic::TopicFilter;
 
-use super::{QUESTIONS_MAX, limit, payload, switch};
+use super::{QUESTIONS_MAX, bad_cursor, limit, payload, switch, unix_secs};
 use crate::answer::{Answer, Failure};
 use crate::asking;
 use crate::server::{Asked, Shared};
@@ -120,8 +120,7 @@ fn describe(one: &QueuedFacts) -> Value {
         }
         None => json!({ "topic": null, "bytes": null, "payload": null, "publisher": null }),
     };
-    let now_secs = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let expires_secs = one.expires_unix_ms.map(|at| (at / 1_000).saturating_sub(now_secs));
+    let expires_secs = one.expires_unix_ms.map(|at| (at / 1_000).saturating_sub(unix_secs()));
     described["number"] = json!(one.id.0);
     described["qos"] = json!(one.qos as u8);
     described["retain"] = json!(one.retain);
@@ -131,7 +130,7 @@ fn describe(one: &QueuedFacts) -> Value {
 }
 
 fn number(text: &str) -> Result<u64, Failure> {
-    text.parse().map_err(|_| Failure::bad("the cursor is not of an earlier answer"))
+    text.parse().map_err(|_| bad_cursor())
 }
 
 /// The place where discarding goes on, and the last message.

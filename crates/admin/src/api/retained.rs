@@ -1,6 +1,6 @@
 //! Retained messages, and messages of the operator.
 
-use base::{Content, Message, Now};
+use base::{Content, Message, Now, hex};
 use hyper::StatusCode;
 use ledger::{Cursor, OperatorAnswer};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use topic::{TopicFilter, TopicName};
 use wire::{MessageProperties, Qos};
 
 use super::body::Body;
-use super::{QUESTIONS_MAX, limit, payload};
+use super::{QUESTIONS_MAX, bad_cursor, limit, payload};
 use crate::answer::{Answer, Failure};
 use crate::asking;
 use crate::server::{Asked, Shared};
@@ -23,8 +23,7 @@ pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failu
     let parsed = parsed.ok_or_else(|| Failure::bad(format!("{filter} is no topic filter")))?;
     let mut cursor = Cursor::over_all(parsed, None);
     if let Some(text) = asked.parameter("cursor") {
-        let position =
-            from_hex(text).ok_or_else(|| Failure::bad("the cursor is not of an earlier answer"))?;
+        let position = hex::decode(text).ok_or_else(bad_cursor)?;
         cursor = cursor.at(&position);
     }
     let mut next = Some(Box::new(cursor));
@@ -50,7 +49,9 @@ pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failu
         }
     }
     let items: Vec<Value> = items.into_iter().map(|(_, item)| item).collect();
-    Ok(Answer::json(&json!({ "retained": items, "cursor": next.map(|cursor| to_hex(cursor.position())) })))
+    Ok(Answer::json(
+        &json!({ "retained": items, "cursor": next.map(|cursor| hex::encode(cursor.position())) }),
+    ))
 }
 
 async fn step(
@@ -121,11 +122,7 @@ pub(crate) async fn publish(asked: &Asked, shared: &Shared) -> Result<Answer, Fa
             _ => return Err(Failure::bad("qos is 0, 1 or 2")),
         },
     };
-    let retain = match body.field("retain") {
-        Value::Null => false,
-        Value::Bool(retain) => *retain,
-        _ => return Err(Failure::bad("retain is true or false")),
-    };
+    let retain = body.flag("retain")?;
     let properties = &MessageProperties::EMPTY;
     send(shared, &Content { topic, properties, payload: &payload, qos, retain }).await?;
     Ok(Answer::json(&json!({ "published": topic.as_str(), "bytes": payload.len() })))
@@ -141,29 +138,4 @@ async fn send(shared: &Shared, content: &Content<'_>) -> Result<(), Failure> {
     }
     let question = broker::Question::Publish(Box::new(message));
     asking::shard(&shared.operator, 0, question).await.map(drop)
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(2) || !text.is_ascii() {
-        return None;
-    }
-    let pairs = (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16));
-    pairs.collect::<Result<_, _>>().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_position_survives_its_text() {
-        assert_eq!(from_hex(&to_hex(&[0, 1, 0xff])), Some(vec![0, 1, 0xff]));
-        for wrong in ["0", "zz", "é"] {
-            assert_eq!(from_hex(wrong), None, "{wrong}");
-        }
-    }
 }

@@ -4,6 +4,7 @@
 //! [{"identifier":"content-type","value":"fish"}, {"identifier":"user-property","name":"a","value":"b"}]
 //! ```
 
+use base::hex;
 use serde_json::Value;
 
 /// The properties of a PUBLISH or of a will in the encoding of MQTT 5.0, without their length. Properties of other packets are
@@ -31,7 +32,7 @@ fn encode_one(property: &Value, bytes: &mut Vec<u8>) -> Option<()> {
         }
         "content-type" => put(0x03, value.as_str()?.as_bytes(), bytes)?,
         "response-topic" => put(0x08, value.as_str()?.as_bytes(), bytes)?,
-        "correlation-data" => put(0x09, &from_hex(value.as_str()?)?, bytes)?,
+        "correlation-data" => put(0x09, &hex::decode(value.as_str()?)?, bytes)?,
         "user-property" => {
             put(0x26, property["name"].as_str()?.as_bytes(), bytes)?;
             put_text(value.as_str()?.as_bytes(), bytes)?;
@@ -50,14 +51,6 @@ fn put_text(text: &[u8], bytes: &mut Vec<u8>) -> Option<()> {
     bytes.extend(u16::try_from(text.len()).ok()?.to_be_bytes());
     bytes.extend(text);
     Some(())
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    if !text.len().is_multiple_of(2) || !text.is_ascii() {
-        return None;
-    }
-    let pairs = (0..text.len()).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16));
-    pairs.collect::<Result<_, _>>().ok()
 }
 
 #[cfg(test)]

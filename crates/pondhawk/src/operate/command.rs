@@ -1,5 +1,6 @@
 //! The subcommands of `pondhawk ctl`, and the requests behind them.
 
+use admin::LOG_LEVELS;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -9,8 +10,6 @@ use super::table::{self, Columns};
 
 /// The kinds of bans.
 const KINDS: [&str; 3] = ["client_id", "user", "address"];
-/// The levels of the log that a request may choose.
-const LEVELS: [&str; 4] = ["warn", "info", "debug", "trace"];
 
 /// A subcommand of `pondhawk ctl`.
 #[derive(Debug, Subcommand)]
@@ -165,7 +164,7 @@ pub(super) enum CtlCommand {
     /// Show the level of the log, or change it until the next reload or the end of the process
     LogLevel {
         /// The level from now on
-        #[arg(value_parser = LEVELS)]
+        #[arg(value_parser = LOG_LEVELS)]
         level: Option<String>,
     },
     /// Copy the journal into a new directory below `backup_dir`, or show the last backup
@@ -175,6 +174,20 @@ pub(super) enum CtlCommand {
     },
     /// Read configuration, certificates, users and rules again
     Reload,
+}
+
+/// The work of a subcommand.
+pub(super) enum Work<'a> {
+    /// Prints one object.
+    One(Request),
+    /// Prints a list.
+    List(Listing),
+    /// Discards messages of the queue at `path`: those that match `filter`, or all.
+    Discard { path: String, filter: Option<&'a str> },
+    /// Prints figures that have the text in their topics.
+    Counters(&'a str),
+    /// Prints the configuration in force.
+    Configuration,
 }
 
 /// A request whose answer is an object.
@@ -195,24 +208,24 @@ pub(super) struct Listing {
     pub(super) limit: usize,
 }
 
-fn get(path: &str) -> Request {
-    Request { method: "GET", path: path.to_owned(), body: None }
+fn get(path: &str) -> Work<'static> {
+    Work::One(Request { method: "GET", path: path.to_owned(), body: None })
 }
 
-fn delete(path: String) -> Request {
-    Request { method: "DELETE", path, body: None }
+fn delete(path: String) -> Work<'static> {
+    Work::One(Request { method: "DELETE", path, body: None })
 }
 
-fn post(path: &str, body: Option<Value>) -> Request {
-    Request { method: "POST", path: path.to_owned(), body }
+fn post(path: &str, body: Option<Value>) -> Work<'static> {
+    Work::One(Request { method: "POST", path: path.to_owned(), body })
 }
 
-fn list(path: String, name: &'static str, columns: Columns) -> Listing {
-    Listing { path, name, columns, limit: usize::MAX }
+fn list(path: String, name: &'static str, columns: Columns, limit: usize) -> Work<'static> {
+    Work::List(Listing { path, name, columns, limit })
 }
 
 /// The path of a queue: of a client, or of a group with this filter.
-pub(super) fn of_queue(name: &str, is_group: bool) -> String {
+fn of_queue(name: &str, is_group: bool) -> String {
     let kind = if is_group { "groups" } else { "clients" };
     format!("/api/v1/{kind}/{}/queue", encode(name))
 }
@@ -222,13 +235,42 @@ fn of_client(client: &str) -> String {
 }
 
 impl CtlCommand {
-    /// The request of a command that prints one object.
-    pub(super) fn request(&self) -> Option<Request> {
-        Some(match self {
+    pub(super) fn work(&self) -> Work<'_> {
+        match self {
             Self::Status => get("/api/v1/status"),
+            Self::Clients { text, disconnected, limit } => {
+                let only = if *disconnected { "&connected=false" } else { "" };
+                let path =
+                    format!("/api/v1/clients?match={}{only}", encode(text.as_deref().unwrap_or_default()));
+                list(path, "clients", table::CLIENTS, *limit)
+            }
             Self::Client { client } => get(&of_client(client)),
+            Self::Subscriptions { client } => {
+                let path = format!("{}/subscriptions?", of_client(client));
+                list(path, "subscriptions", table::SUBSCRIPTIONS, usize::MAX)
+            }
             Self::Disconnect { client } => delete(format!("{}/connection", of_client(client))),
             Self::EndSession { client } => delete(of_client(client)),
+            Self::Queue { name, group, limit } => {
+                let path = format!("{}?", of_queue(name, *group));
+                list(path, "messages", table::QUEUE, *limit)
+            }
+            // The parser accepts `--all` only without a filter, and nothing without one of them.
+            Self::Discard { name, group, filter, all: _ } => {
+                Work::Discard { path: of_queue(name, *group), filter: filter.as_deref() }
+            }
+            Self::Groups { text } => {
+                let path = format!("/api/v1/groups?match={}", encode(text));
+                list(path, "groups", table::GROUPS, usize::MAX)
+            }
+            Self::Members { filter } => {
+                let path = format!("/api/v1/groups/{}/members?", encode(filter));
+                list(path, "members", table::MEMBERS, usize::MAX)
+            }
+            Self::Retained { filter, limit } => {
+                let path = format!("/api/v1/retained?filter={}", encode(filter));
+                list(path, "retained", table::RETAINED, *limit)
+            }
             Self::Clear { topic } => delete(format!("/api/v1/retained/{}", encode(topic))),
             Self::Publish { topic, payload, qos, retain } => {
                 let body = json!({ "topic": topic, "payload": payload, "qos": qos, "retain": retain });
@@ -241,52 +283,25 @@ impl CtlCommand {
             Self::LiftBan { kind, value } => {
                 delete(format!("/api/v1/bans/{}/{}", encode(kind), encode(value)))
             }
+            Self::Bans => list("/api/v1/bans?".to_owned(), "bans", table::BANS, usize::MAX),
             Self::Drain { server_reference, seconds, exit } => {
                 let body = json!({ "server_reference": server_reference, "seconds": seconds, "exit": exit });
                 post("/api/v1/drain", Some(body))
             }
             Self::EndDrain => delete("/api/v1/drain".to_owned()),
+            Self::Listeners => {
+                list("/api/v1/listeners?".to_owned(), "listeners", table::LISTENERS, usize::MAX)
+            }
+            Self::Counters { text } => Work::Counters(text),
+            Self::Config => Work::Configuration,
             Self::LogLevel { level: None } => get("/api/v1/log-level"),
-            Self::LogLevel { level } => {
-                let body = Some(json!({ "level": level }));
-                Request { method: "PUT", path: "/api/v1/log-level".to_owned(), body }
+            Self::LogLevel { level: Some(level) } => {
+                let (path, body) = ("/api/v1/log-level".to_owned(), Some(json!({ "level": level })));
+                Work::One(Request { method: "PUT", path, body })
             }
             Self::Backup { name: None } => get("/api/v1/backup"),
-            Self::Backup { name } => post("/api/v1/backup", Some(json!({ "name": name }))),
+            Self::Backup { name: Some(name) } => post("/api/v1/backup", Some(json!({ "name": name }))),
             Self::Reload => post("/api/v1/reload", None),
-            _ => return None,
-        })
-    }
-
-    /// The list of a command that prints one.
-    pub(super) fn listing(&self) -> Option<Listing> {
-        Some(match self {
-            Self::Clients { text, disconnected, limit } => {
-                let only = if *disconnected { "&connected=false" } else { "" };
-                let path =
-                    format!("/api/v1/clients?match={}{only}", encode(text.as_deref().unwrap_or_default()));
-                Listing { limit: *limit, ..list(path, "clients", table::CLIENTS) }
-            }
-            Self::Subscriptions { client } => {
-                list(format!("{}/subscriptions?", of_client(client)), "subscriptions", table::SUBSCRIPTIONS)
-            }
-            Self::Queue { name, group, limit } => {
-                let path = format!("{}?", of_queue(name, *group));
-                Listing { limit: *limit, ..list(path, "messages", table::QUEUE) }
-            }
-            Self::Groups { text } => {
-                list(format!("/api/v1/groups?match={}", encode(text)), "groups", table::GROUPS)
-            }
-            Self::Members { filter } => {
-                list(format!("/api/v1/groups/{}/members?", encode(filter)), "members", table::MEMBERS)
-            }
-            Self::Retained { filter, limit } => {
-                let path = format!("/api/v1/retained?filter={}", encode(filter));
-                Listing { limit: *limit, ..list(path, "retained", table::RETAINED) }
-            }
-            Self::Bans => list("/api/v1/bans?".to_owned(), "bans", table::BANS),
-            Self::Listeners => list("/api/v1/listeners?".to_owned(), "listeners", table::LISTENERS),
-            _ => return None,
-        })
+        }
     }
 }

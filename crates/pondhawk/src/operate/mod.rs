@@ -15,7 +15,7 @@ pub(crate) use client::Server;
 use client::encode;
 pub(crate) use table::on_terminal;
 
-use command::{CtlCommand, Listing, Request, of_queue};
+use command::{CtlCommand, Listing, Request, Work};
 
 /// Items that one request asks for.
 const PIECE: usize = 1_000;
@@ -106,31 +106,30 @@ fn print(text: &str) -> io::Result<()> {
 
 fn run(server: &Server, CtlArguments { command, place }: &CtlArguments) -> io::Result<()> {
     let is_json = place.json;
-    if let Some(Request { method, path, body }) = command.request() {
-        let body = server.send(method, &path, body.as_ref())?;
-        return if is_json { print(&body) } else { print(&table::fields(&serde_json::from_str(&body)?)) };
-    }
-    if let Some(Listing { path, name, columns, limit }) = command.listing() {
-        let items = read_list(server, &path, name, limit)?;
-        return if is_json {
-            print(&format!("{}\n", Value::Array(items)))
-        } else {
-            print(&table::list(&items, columns))
-        };
-    }
-    match command {
-        CtlCommand::Discard { name, group, filter, .. } => {
-            let discarded = discard(server, &of_queue(name, *group), filter.as_deref())?;
-            let found = json!({ "discarded": discarded });
+    match command.work() {
+        Work::One(Request { method, path, body }) => {
+            let body = server.send(method, &path, body.as_ref())?;
+            if is_json { print(&body) } else { print(&table::fields(&serde_json::from_str(&body)?)) }
+        }
+        Work::List(Listing { path, name, columns, limit }) => {
+            let items = read_list(server, &path, name, limit)?;
+            if is_json {
+                print(&format!("{}\n", Value::Array(items)))
+            } else {
+                print(&table::list(&items, columns))
+            }
+        }
+        Work::Discard { path, filter } => {
+            let found = json!({ "discarded": discard(server, &path, filter)? });
             if is_json { print(&format!("{found}\n")) } else { print(&table::fields(&found)) }
         }
-        CtlCommand::Counters { text } => {
+        Work::Counters(text) => {
             let all: Value = serde_json::from_str(&server.send("GET", "/api/v1/counters", None)?)?;
             let fields = all.as_object().into_iter().flatten().filter(|(topic, _)| topic.contains(text));
             let found = Value::Object(fields.map(|(topic, value)| (topic.clone(), value.clone())).collect());
             if is_json { print(&format!("{found}\n")) } else { print(&table::fields(&found)) }
         }
-        _ => {
+        Work::Configuration => {
             let body = server.send("GET", "/api/v1/configuration", None)?;
             let value: Value = serde_json::from_str(&body)?;
             if is_json { print(&body) } else { print(value["toml"].as_str().unwrap_or_default()) }

@@ -25,8 +25,8 @@ pub(super) struct Answer {
 /// The files with the rules that are asked.
 #[derive(Default)]
 struct Files {
+    acl: Option<PathBuf>,
     rules: Option<PathBuf>,
-    roles: Option<PathBuf>,
     dynamic: Option<PathBuf>,
 }
 
@@ -80,14 +80,14 @@ fn decide<'a>(
 
 /// Reads the files. `text` becomes that of the access control list.
 fn read(files: &Files, text: &mut String) -> Result<Access, String> {
-    let rules = files.rules.as_ref().map(|file| {
+    let permissions = files.acl.as_ref().map(|file| {
         parse("acl_file", file, &mut DefaultHasher::new(), |read| {
             read.clone_into(text);
             Permissions::of_mosquitto(read)
         })
     });
-    let mut access = Access::new(None, rules.transpose().map_err(|error| error.to_string())?);
-    if let Some(file) = &files.roles {
+    let mut access = Access::new(None, permissions.transpose().map_err(|error| error.to_string())?);
+    if let Some(file) = &files.rules {
         let roles = parse("rules_file", file, &mut DefaultHasher::new(), parse_rules);
         access = access.with_roles(roles.map_err(|error| error.to_string())?);
     }
@@ -104,7 +104,7 @@ fn explain(Decision { is_allowed, reason }: Decision<'_>, files: &Files, text: &
         Reason::Rule(Rule { line, .. }) => {
             let number = usize::try_from(line).unwrap_or(usize::MAX);
             let rule = text.lines().nth(number.saturating_sub(1)).unwrap_or_default().trim();
-            return format!("{verdict} by {}:{line}: {rule}", shown(&files.rules));
+            return format!("{verdict} by {}:{line}: {rule}", shown(&files.acl));
         }
         Reason::Entry { role, group, kind, topic } => {
             let group = group.map_or_else(String::new, |group| format!(", of group {group:?}"));
@@ -118,7 +118,7 @@ fn explain(Decision { is_allowed, reason }: Decision<'_>, files: &Files, text: &
             );
         }
         Reason::Default => return format!("{verdict} by the default ({})", shown(&files.dynamic)),
-        Reason::Role(rule) => return explain_role(is_allowed, &rule, &shown(&files.roles)),
+        Reason::Role(rule) => return explain_role(is_allowed, &rule, &shown(&files.rules)),
         Reason::Unsubscribe => "roles have no rules about the end of a subscription",
         Reason::NoRules => "there is no acl_file and no rules_file, so everything is allowed",
         Reason::NoMatch => "no rule matches",
@@ -132,8 +132,8 @@ fn explain(Decision { is_allowed, reason }: Decision<'_>, files: &Files, text: &
     let files: Vec<String> = files
         .dynamic
         .iter()
-        .chain(&files.roles)
         .chain(&files.rules)
+        .chain(&files.acl)
         .map(|file| file.display().to_string())
         .collect();
     if files.is_empty() {
@@ -168,18 +168,18 @@ fn explain_role(is_allowed: bool, rule: &Deciding<'_>, file: &str) -> String {
 fn files(question: &AclQuestion, machine: &Machine) -> Result<Files, String> {
     let AclQuestion { acl_file, rules_file, dynamic_security_file, .. } = question;
     if [acl_file, rules_file, dynamic_security_file].into_iter().any(Option::is_some) {
-        let (rules, roles, dynamic) = (acl_file.clone(), rules_file.clone(), dynamic_security_file.clone());
-        return Ok(Files { rules, roles, dynamic });
+        let (acl, rules, dynamic) = (acl_file.clone(), rules_file.clone(), dynamic_security_file.clone());
+        return Ok(Files { acl, rules, dynamic });
     }
     let path = &question.config;
     let config = file::load_ours(path, machine)?;
     let Some(address) = &question.listener else {
-        let (rules, roles) = (config.auth.acl_file, config.auth.rules_file);
-        return Ok(Files { rules, roles, dynamic: config.auth.dynamic_security_file });
+        let (acl, rules) = (config.auth.acl_file, config.auth.rules_file);
+        return Ok(Files { acl, rules, dynamic: config.auth.dynamic_security_file });
     };
     let is_it = |listener: &&Listener| listener.address == *address;
     let listener = config.listeners.iter().find(is_it);
     let listener = listener.ok_or_else(|| format!("{} has no listener on {address}", path.display()))?;
-    let (rules, roles) = (listener.acl_file.clone(), listener.rules_file.clone());
-    Ok(Files { rules, roles, dynamic: listener.dynamic_security_file.clone() })
+    let (acl, rules) = (listener.acl_file.clone(), listener.rules_file.clone());
+    Ok(Files { acl, rules, dynamic: listener.dynamic_security_file.clone() })
 }

@@ -1,0 +1,79 @@
+//! Checks of passwords, tokens and proofs of clients, which run on threads of their own, and their outcomes.
+
+use crate::{Bearer, PasswordCheck, ScramCheck, TokenCheck, TokenProblem, Workspace};
+
+/// A check of the password in CONNECT. It takes too long for a thread that carries messages.
+#[derive(Debug)]
+pub enum Check {
+    /// The password is that of a user.
+    Password(PasswordCheck),
+    /// The password is a token.
+    Token(TokenCheck),
+    /// There is no password, but a proof that the client knows it.
+    Scram(ScramCheck),
+}
+
+impl Check {
+    /// Runs the check, at a time in seconds since 1970, in memory that the caller keeps for other checks.
+    pub fn run_in(&self, workspace: &mut Workspace, unix_secs: u64) -> Checked {
+        match self {
+            Self::Password(check) if check.run_in(workspace) => Checked::Right,
+            Self::Scram(check) if check.run() => Checked::Right,
+            Self::Password(_) | Self::Scram(_) => Checked::Wrong,
+            Self::Token(check) => match check.run(unix_secs) {
+                Ok(bearer) => Checked::Token(Box::new(bearer)),
+                Err(problem) => Checked::BadToken(problem),
+            },
+        }
+    }
+
+    /// A number that stands for the user, or for the token. [`Attempts`](crate::Attempts) count by it.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        match self {
+            Self::Password(check) => check.user(),
+            Self::Token(check) => check.number(),
+            Self::Scram(check) => check.user(),
+        }
+    }
+
+    /// Memory of the check, in bytes.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        match self {
+            Self::Password(check) => check.size_bytes(),
+            Self::Token(check) => check.size_bytes(),
+            Self::Scram(check) => check.size_bytes(),
+        }
+    }
+}
+
+impl From<PasswordCheck> for Check {
+    fn from(check: PasswordCheck) -> Self {
+        Self::Password(check)
+    }
+}
+
+/// The outcome of a check of a password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Checked {
+    /// The password is right.
+    Right,
+    /// The password is wrong, or there is no such user.
+    Wrong,
+    /// The password is a token that proves who its bearer is.
+    Token(Box<Bearer>),
+    /// The password is a token that proves nothing.
+    BadToken(TokenProblem),
+    /// The password was not checked.
+    Not(Unchecked),
+}
+
+/// The reason why a password is not checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unchecked {
+    /// Too many others wait, or have waited too long.
+    Busy,
+    /// Too many wrong passwords have come from the address, for this user or for all.
+    Guessing,
+}
