@@ -178,9 +178,9 @@ pub(super) enum CtlCommand {
 
 /// The work of a subcommand.
 pub(super) enum Work<'a> {
-    /// Prints one object.
+    /// Prints the object that a request returns.
     One(Request),
-    /// Prints a list.
+    /// Prints a list, which several requests return in pieces.
     List(Listing),
     /// Discards messages of the queue at `path`: those that match `filter`, or all.
     Discard { path: String, filter: Option<&'a str> },
