@@ -170,6 +170,9 @@ fn an_operator_publishes_and_clears_retained_messages() {
     assert!(frog.read_packet().ends_with(b"croak"));
     let list = server.value("/api/v1/retained?filter=pond/%2B");
     assert_eq!((&list["retained"][0]["topic"], &list["cursor"]), (&json!("pond/é"), &Value::Null));
+    for cursor in ["0", "zz", "%2Bf", "%C3%A9"] {
+        assert_eq!(server.get(&format!("/api/v1/retained?cursor={cursor}")).status, 400, "{cursor}");
+    }
     assert_eq!(server.value("/api/v1/retained/pond%2F%C3%A9")["payload"], "croak");
     assert_eq!(server.send("DELETE", "/api/v1/retained/pond%2F%C3%A9", "", "").status, 200);
     until("it is gone", || (server.get("/api/v1/retained/pond%2F%C3%A9").status == 404).then_some(()));

@@ -116,7 +116,7 @@ fn hash(token: &str) -> [u8; 32] {
 pub fn generate() -> io::Result<String> {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    Ok(base::hex::encode(&bytes))
+    Ok(data_encoding::HEXLOWER.encode(&bytes))
 }
 
 /// The token in a file of its own that only its user can read. Makes both if the file is not there.

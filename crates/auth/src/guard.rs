@@ -411,6 +411,7 @@ mod tests {
         };
         let both = both.with_bearers(place("a"));
         assert!(!both.is_same_user(&named, &of_token("a")), "it may be a user with a password");
+        assert!(!both.is_same_user(&named, &of_token("gone")), "nor may a bearer of an issuer that has gone");
         assert!(both.is_same_user(&named, &of("users", "")));
         assert!(tokens_only("a").is_same_user(&named, &of_token("a")));
     }

@@ -10,7 +10,6 @@
 mod budget;
 mod dispatch;
 mod gauge;
-pub mod hex;
 mod identifiers;
 mod identity;
 mod interest;

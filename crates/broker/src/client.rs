@@ -108,53 +108,37 @@ pub(crate) struct Aside {
 /// Of a client that has none of it.
 static NOTHING: Aside = Aside::NOTHING;
 
-impl Aside {
-    const NOTHING: Self = Self {
-        shapes: None,
-        walks: None,
-        request: None,
-        recording: None,
-        joining: None,
-        deferred: None,
-        shares: None,
-        held_for: None,
-        expiry_secs_max: None,
-        expiry_secs: None,
-        ends_ms: None,
-        until_unix_secs: None,
-        untaken_answer_bytes: 0,
-        verifying: None,
-        authenticating: None,
-        controlling: None,
-        denied: 0,
-        pace: None,
+/// An [`Aside`] of a client that has none of it: as a value, and as the pattern of that value.
+macro_rules! nothing {
+    () => {
+        Aside {
+            shapes: None,
+            walks: None,
+            request: None,
+            recording: None,
+            joining: None,
+            deferred: None,
+            shares: None,
+            held_for: None,
+            expiry_secs_max: None,
+            expiry_secs: None,
+            ends_ms: None,
+            until_unix_secs: None,
+            untaken_answer_bytes: 0,
+            verifying: None,
+            authenticating: None,
+            controlling: None,
+            denied: 0,
+            pace: None,
+        }
     };
+}
+
+impl Aside {
+    const NOTHING: Self = nothing!();
 
     fn is_nothing(&self) -> bool {
-        // Every field is named here: a new one is not forgotten.
-        matches!(
-            self,
-            Self {
-                shapes: None,
-                walks: None,
-                request: None,
-                recording: None,
-                joining: None,
-                deferred: None,
-                shares: None,
-                held_for: None,
-                expiry_secs_max: None,
-                expiry_secs: None,
-                ends_ms: None,
-                until_unix_secs: None,
-                untaken_answer_bytes: 0,
-                verifying: None,
-                authenticating: None,
-                controlling: None,
-                denied: 0,
-                pace: None,
-            }
-        )
+        matches!(self, nothing!())
     }
 }
 

@@ -202,7 +202,7 @@ impl Shard {
         if principal != Principal::default() {
             claim.subscriber.set_principal(Arc::new(principal));
         }
-        // Its user is known now, and bans and a drain may be newer than its CONNECT.
+        // The user is known now, and bans and a drain may be newer than the CONNECT.
         let Some(mut claim) = self.keep_out(id, claim, to) else { return };
         let principal = claim.subscriber.principal();
         let limits = self.limits(&principal);

@@ -10,6 +10,7 @@ use crate::{Effects, Shard};
 
 /// A client that has been quiet may send as much at once as it may in this time.
 const BURST_US: u64 = 1_000_000;
+
 /// The limits of a connection in each second, and the times until which its messages have used them up.
 #[derive(Debug)]
 pub(crate) struct Pace {

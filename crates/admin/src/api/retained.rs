@@ -1,6 +1,7 @@
 //! Retained messages, and messages of the operator.
 
-use base::{Content, Message, Now, hex};
+use base::{Content, Message, Now};
+use data_encoding::HEXLOWER;
 use hyper::StatusCode;
 use ledger::{Cursor, OperatorAnswer};
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failu
     let parsed = parsed.ok_or_else(|| Failure::bad(format!("{filter} is no topic filter")))?;
     let mut cursor = Cursor::over_all(parsed, None);
     if let Some(text) = asked.parameter("cursor") {
-        let position = hex::decode(text).ok_or_else(bad_cursor)?;
+        let position = HEXLOWER.decode(text.as_bytes()).map_err(|_| bad_cursor())?;
         cursor = cursor.at(&position);
     }
     let mut next = Some(Box::new(cursor));
@@ -49,9 +50,8 @@ pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failu
         }
     }
     let items: Vec<Value> = items.into_iter().map(|(_, item)| item).collect();
-    Ok(Answer::json(
-        &json!({ "retained": items, "cursor": next.map(|cursor| hex::encode(cursor.position())) }),
-    ))
+    let next = next.map(|cursor| HEXLOWER.encode(cursor.position()));
+    Ok(Answer::json(&json!({ "retained": items, "cursor": next })))
 }
 
 async fn step(

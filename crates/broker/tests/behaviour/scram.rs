@@ -236,7 +236,7 @@ fn drain(world: &mut World) {
 
 #[test]
 fn a_client_that_is_kept_out_is_not_asked_for_a_proof() {
-    // Who is its user is not known before it has proved that.
+    // A ban of the user applies later: the user is not known before the proof.
     let [banned, drained, _] = WAYS;
     for (keep_out, answer) in [banned, drained] {
         let mut world = world();

@@ -4,7 +4,7 @@
 //! [{"identifier":"content-type","value":"fish"}, {"identifier":"user-property","name":"a","value":"b"}]
 //! ```
 
-use base::hex;
+use data_encoding::HEXLOWER_PERMISSIVE;
 use serde_json::Value;
 
 /// The properties of a PUBLISH or of a will in the encoding of MQTT 5.0, without their length. Properties of other packets are
@@ -32,7 +32,10 @@ fn encode_one(property: &Value, bytes: &mut Vec<u8>) -> Option<()> {
         }
         "content-type" => put(0x03, value.as_str()?.as_bytes(), bytes)?,
         "response-topic" => put(0x08, value.as_str()?.as_bytes(), bytes)?,
-        "correlation-data" => put(0x09, &hex::decode(value.as_str()?)?, bytes)?,
+        "correlation-data" => {
+            let data = HEXLOWER_PERMISSIVE.decode(value.as_str()?.as_bytes()).ok()?;
+            put(0x09, &data, bytes)?;
+        }
         "user-property" => {
             put(0x26, property["name"].as_str()?.as_bytes(), bytes)?;
             put_text(value.as_str()?.as_bytes(), bytes)?;
@@ -85,6 +88,7 @@ mod tests {
             r#"[{"identifier":"content-type"}]"#,
             r#"[{"identifier":"content-type","value":1}]"#,
             r#"[{"identifier":"correlation-data","value":"0"}]"#,
+            r#"[{"identifier":"correlation-data","value":"+f"}]"#,
             r#"[{"identifier":"payload-format-indicator","value":256}]"#,
             r#"[{"identifier":"user-property","value":"b"}]"#,
         ] {
