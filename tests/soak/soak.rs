@@ -127,7 +127,7 @@ impl Soak {
         );
         let data_dir = Some(self.directory.path().into());
         let options = Options { shards, settings, data_dir, ..Options::default() };
-        let broker = Broker::try_start_within(&options, 3 * DEADLINE)
+        let broker = Broker::try_start_within(&options, DEADLINE)
             .map_err(|log| vec![format!("the broker does not start:\n{log}")])?;
         let mut watcher = Watcher::connect(&broker);
         let warden = broker.client_with(&Connect::new(Version::V5, "warden"));

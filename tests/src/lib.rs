@@ -46,8 +46,8 @@ pub use tools::{autopaho, flood, hivemq, node, python};
 pub use wire::Version;
 
 /// Time limit of a test for any event: far longer than a loaded machine needs, and short enough for a developer to
-/// wait.
-pub const DEADLINE: Duration = Duration::from_secs(10);
+/// wait. Ten seconds were too short on two processors that were used by others too.
+pub const DEADLINE: Duration = Duration::from_secs(30);
 
 /// Whether tests use the large counts of `cargo xtask abuse`, instead of the counts for CI.
 pub fn is_long() -> bool {
@@ -56,12 +56,12 @@ pub fn is_long() -> bool {
 
 /// Calls `attempt` repeatedly until it returns a result. Each attempt must end by itself.
 ///
-/// Tests with the large counts have 30 times as much time.
+/// Tests with the large counts have ten times as much time.
 ///
 /// # Panics
 /// If there is no result before the deadline.
 pub fn until<T>(wish: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + if is_long() { 30 * DEADLINE } else { DEADLINE };
+    let end = Instant::now() + if is_long() { 10 * DEADLINE } else { DEADLINE };
     while Instant::now() < end {
         if let Some(outcome) = attempt() {
             return outcome;

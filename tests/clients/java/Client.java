@@ -11,7 +11,7 @@ import java.util.concurrent.TimeUnit;
 
 /** A client of either version that keeps what it hears until somebody asks. */
 abstract class Client {
-    static final long DEADLINE_SECS = 10;
+    static final long DEADLINE_SECS = 30;
     static final long SESSION_SECS = 3600;
 
     /** What a conversation is about. */

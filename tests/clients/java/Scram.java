@@ -18,7 +18,11 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 
-/** Logs in by SCRAM, proves itself again, and talks: PORT MECHANISM USER PASSWORD [refused]. */
+/**
+ * Logs in by SCRAM, proves itself again, and talks.
+ *
+ * <p>usage: Scram PORT {MECHANISM USER PASSWORD admitted|refused}...
+ */
 final class Scram implements Mqtt5EnhancedAuthMechanism {
     private final String mechanism;
     private final String user;
@@ -35,13 +39,16 @@ final class Scram implements Mqtt5EnhancedAuthMechanism {
 
     public static void main(String[] arguments) throws Exception {
         int port = Integer.parseInt(arguments[0]);
-        Scram scram = new Scram(arguments[1], arguments[2], arguments[3]);
-        Mqtt5AsyncClient mqtt = MqttClient.builder().useMqttVersion5().identifier("scram").serverHost("127.0.0.1")
-                .serverPort(port).enhancedAuth(scram).buildAsync();
-        if (arguments.length > 4) {
-            scram.isRefused(mqtt);
-        } else {
-            scram.talks(mqtt);
+        for (int at = 1; at < arguments.length; at += 4) {
+            System.out.println(arguments[at + 1] + " by " + arguments[at] + " is " + arguments[at + 3]);
+            Scram scram = new Scram(arguments[at], arguments[at + 1], arguments[at + 2]);
+            Mqtt5AsyncClient mqtt = MqttClient.builder().useMqttVersion5().identifier("scram")
+                    .serverHost("127.0.0.1").serverPort(port).enhancedAuth(scram).buildAsync();
+            if (arguments[at + 3].equals("admitted")) {
+                scram.talks(mqtt);
+            } else {
+                scram.isRefused(mqtt);
+            }
         }
         System.out.println("all said");
         System.exit(0);

@@ -14,7 +14,7 @@ import java.util.stream.IntStream;
  * What HiveMQ's clients can say to each other through a broker, and what waits for them when they come back, step by
  * step.
  *
- * <p>usage: Talk PORT {3.1.1|5.0} {0|1|2}
+ * <p>usage: Talk {3.1.1|5.0} {PORT {0|1|2}}...
  */
 final class Talk {
     private static final int COUNT = 100;
@@ -26,10 +26,14 @@ final class Talk {
     }
 
     public static void main(String[] arguments) {
-        MqttQos qos = MqttQos.fromCode(Integer.parseInt(arguments[2]));
-        boolean is5 = arguments[1].equals("5.0");
+        boolean is5 = arguments[0].equals("5.0");
         try {
-            new Talk(new Client.Run(Integer.parseInt(arguments[0]), is5, qos)).carryOut();
+            for (int at = 1; at < arguments.length; at += 2) {
+                int port = Integer.parseInt(arguments[at]);
+                MqttQos qos = MqttQos.fromCode(Integer.parseInt(arguments[at + 1]));
+                System.out.println("port " + port + ", QoS " + qos.getCode());
+                new Talk(new Client.Run(port, is5, qos)).carryOut();
+            }
         } catch (Exception | AssertionError error) {
             error.printStackTrace();
             System.exit(1);

@@ -14,7 +14,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 PORT, IS_5, QOS = int(sys.argv[1]), sys.argv[2] == "5.0", int(sys.argv[3])
 # Plain TCP, unless these name another way: `tls` or `wss`, and the certificate of the authority.
 LINK, AUTHORITY = os.environ.get("PONDHAWK_LINK", "tcp"), os.environ.get("PONDHAWK_CA")
-DEADLINE_SECS = 10
+DEADLINE_SECS = 30
 SESSION_SECS = 3600
 
 
