@@ -1,8 +1,8 @@
 //! Any bytes, in any split, are packets or a violation, and the same in each split.
 #![no_main]
 
+use inputs::Stream;
 use libfuzzer_sys::fuzz_target;
-use stream::Stream;
 use wire::{Decoded, Packet, decode};
 
 fuzz_target!(|input: &[u8]| {

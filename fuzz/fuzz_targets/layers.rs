@@ -5,12 +5,12 @@
 use std::io::{self, Read as _, Write as _};
 use std::sync::{Arc, LazyLock};
 
+use inputs::{Cut, Input};
 use layers::{CurrentTls, Identity, Layered, Protocol, Stack, TlsSettings};
 use libfuzzer_sys::fuzz_target;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
-use stream::Input;
-use stream::course::{Cut, Outcome, go_on, run};
+use stream::course::{Outcome, go_on, run};
 use stream::link::Link;
 use stream::web::essence;
 use turn::Stream as _;
@@ -49,7 +49,7 @@ fuzz_target!(|input: &[u8]| {
     };
     let outcome = |cut: &Cut<'_>, stack: Arc<Stack>| {
         let link = Link::default();
-        cut.send(input.bytes, &link);
+        cut.send(input.bytes, |piece| link.send(piece));
         link.end();
         run(stack, &link, cut)
     };
@@ -98,7 +98,7 @@ fn inside(input: &Input<'_>, stack: Arc<Stack>) -> Outcome {
     }
     client.writer().write_all(input.bytes).expect("it is buffered");
     client.send_close_notify();
-    input.cut.send(&records(&mut client), &link);
+    input.cut.send(&records(&mut client), |piece| link.send(piece));
     link.end();
     let mut outcome = go_on(broker, &link, &input.cut);
     outcome.written = receive(&mut client, &outcome.written);

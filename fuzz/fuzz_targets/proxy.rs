@@ -5,10 +5,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use inputs::{Cut, Input};
 use layers::{Protocol, Stack};
 use libfuzzer_sys::fuzz_target;
-use stream::Input;
-use stream::course::{Cut, End, Outcome, run};
+use stream::course::{End, Outcome, run};
 use stream::link::Link;
 
 const REST: &[u8] = b"\x10\x00";
@@ -24,7 +24,7 @@ fuzz_target!(|input: &[u8]| {
     };
     let outcome = |cut: &Cut<'_>| {
         let link = Link::default();
-        cut.send(&bytes, &link);
+        cut.send(&bytes, |piece| link.send(piece));
         link.end();
         run(Arc::new(Stack { proxy: true, protocol: Protocol::Mqtt, ..Stack::default() }), &link, cut)
     };

@@ -1,8 +1,8 @@
 //! What is decoded can be encoded, and is then decoded as the same packet.
 #![no_main]
 
+use inputs::Stream;
 use libfuzzer_sys::fuzz_target;
-use stream::Stream;
 use wire::{Decoded, MessageProperties, Packet, decode, publish_run};
 
 fuzz_target!(|input: &[u8]| {

@@ -4,12 +4,13 @@
 
 use std::sync::Arc;
 
+use inputs::web::REQUEST;
+use inputs::{Cut, Input};
 use layers::{Protocol, Stack};
 use libfuzzer_sys::fuzz_target;
-use stream::Input;
-use stream::course::{Cut, run};
+use stream::course::run;
 use stream::link::Link;
-use stream::web::{REQUEST, essence};
+use stream::web::essence;
 
 fuzz_target!(|input: &[u8]| {
     let Some(input) = Input::of(input) else { return };
@@ -17,7 +18,7 @@ fuzz_target!(|input: &[u8]| {
     let bytes = [begin, input.bytes].concat();
     let outcome = |cut: &Cut<'_>| {
         let link = Link::default();
-        cut.send(&bytes, &link);
+        cut.send(&bytes, |piece| link.send(piece));
         link.end();
         essence(run(Arc::new(Stack { protocol: Protocol::WebSocket, ..Stack::default() }), &link, cut))
     };

@@ -4,6 +4,7 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
+use inputs::Cut;
 use layers::{Layered, Stack};
 use turn::Stream;
 
@@ -15,36 +16,6 @@ const IDLE_CALLS_MAX: usize = 200_000;
 /// Maximum memory of all layers beyond twice the buffer of the reader, in bytes: a PROXY header, the head of a request and a
 /// handshake, each in a vector that grows by doubling.
 const HELD_BYTES_MAX: usize = 2 * (16 + 8 + 96 + 64) * 1_024;
-
-/// The way in which bytes are cut.
-#[derive(Debug, Clone)]
-pub struct Cut<'a> {
-    /// Lengths of the pieces that arrive, repeated; 0 stands for 256. Without lengths there is one piece.
-    pub pieces: &'a [u8],
-    /// Length of the reader's buffer, in bytes.
-    pub buffer_bytes: usize,
-    /// Bytes that the peer takes before the broker has to wait for it.
-    pub room_bytes: usize,
-}
-
-impl Cut<'_> {
-    /// All bytes at the same time, with all the room there may be.
-    pub const NONE: Cut<'static> = Cut { pieces: &[], buffer_bytes: 1 << 16, room_bytes: usize::MAX };
-
-    /// Sends bytes in pieces.
-    pub fn send(&self, mut bytes: &[u8], link: &Link) {
-        for length in self.pieces.iter().cycle() {
-            let length = if *length == 0 { 256 } else { usize::from(*length) };
-            let (piece, rest) = bytes.split_at(bytes.len().min(length));
-            link.send(piece);
-            bytes = rest;
-            if bytes.is_empty() {
-                return;
-            }
-        }
-        link.send(bytes);
-    }
-}
 
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -56,7 +56,8 @@ fn change_properties(random: &mut Random, properties: &mut Vec<Vec<Field>>) {
     match random.below(4) {
         0 => properties.push(properties[chosen].clone()),
         1 => drop(properties.remove(chosen)),
-        2 => {
+        // An earlier change may have left nothing of it.
+        2 if !properties[chosen].is_empty() => {
             let part = random.below(properties[chosen].len());
             change_field(random, &mut properties[chosen][part]);
         }
@@ -82,6 +83,24 @@ pub(crate) fn damage(random: &mut Random, bytes: &mut Vec<u8>) {
         _ => {
             let (from, to) = (random.below(bytes.len() + 1), random.below(bytes.len() + 1));
             bytes.drain(from.min(to)..from.max(to));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_can_be_changed_again_and_again() {
+        let mut random = Random::of(7, 0);
+        for _ in 0..2_000 {
+            let property = vec![Field::Byte(0x26), Field::Text(b"a".to_vec()), Field::Text(b"b".to_vec())];
+            let fields = vec![Field::Two(1), Field::Properties(vec![property])];
+            let mut packet = Fields { first: 0x30, fields };
+            for _ in 0..20 {
+                change(&mut random, &mut packet);
+            }
         }
     }
 }

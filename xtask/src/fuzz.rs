@@ -6,8 +6,9 @@
 //! cargo-fuzz nor nightly.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::thread;
 
 use crate::house::House;
 use crate::log::Log;
@@ -102,41 +103,57 @@ fn tcp(house: &House, options: &Options, log: &mut Log) -> Result<Command, Strin
 
 fn run_targets(house: &House, options: &Options, log: &mut Log) -> Result<(), String> {
     // The search begins with the packets of the table.
-    let mut seeds = house.cargo();
-    seeds.args(["run", "--manifest-path", "fuzz/Cargo.toml", "--bin", "seeds", "--target-dir"]);
-    log.run(seeds.arg(house.target().join("fuzz-seeds")))?;
-    let host = host(house)?;
-    let mut build = house.cargo();
-    build.args([
-        "build",
-        "--release",
-        "--manifest-path",
-        "fuzz/Cargo.toml",
-        "--target",
-        &host,
-        "--target-dir",
-    ]);
-    // Flags do not apply to build scripts if the build has a target triple.
-    build.arg(house.target().join("fuzz")).env("RUSTFLAGS", FLAGS);
+    house.build(log)?;
+    log.run(&mut house.command(house.built().join("seeds")))?;
     let targets = targets(house, options)?;
-    for target in &targets {
+    let programs = build(house, &targets, log)?;
+    // Each target computes on one processor.
+    let at_once = thread::available_parallelism().map_or(1, |cores| cores.get());
+    let seconds = options.seconds.unwrap_or(SECONDS);
+    for targets in targets.chunks(at_once) {
+        let begin = |target: &String| {
+            begin(house, target, &programs, seconds, log).map(|process| (target.clone(), process))
+        };
+        let begun = targets.iter().map(begin).collect::<Result<Vec<_>, _>>()?;
+        let ends: Vec<_> = begun.into_iter().map(|(target, process)| end(&target, process)).collect();
+        ends.into_iter().collect::<Result<(), String>>()?;
+    }
+    Ok(())
+}
+
+/// Builds the targets, and returns the folder of their programs.
+fn build(house: &House, targets: &[String], log: &mut Log) -> Result<PathBuf, String> {
+    let (host, folder) = (host(house)?, house.target().join("fuzz"));
+    let mut build = house.cargo();
+    build.args(["build", "--release", "--manifest-path", "fuzz/Cargo.toml"]);
+    // Flags do not apply to build scripts if the build has a target triple.
+    build.args(["--target", &host, "--target-dir"]).arg(&folder).env("RUSTFLAGS", FLAGS);
+    for target in targets {
         build.args(["--bin", target]);
     }
     log.run(&mut build)?;
-    for target in targets {
-        log.note(&format!("# {target}"));
-        let [corpus, artifacts] =
-            ["corpus", "artifacts"].map(|folder| house.root().join("fuzz").join(folder).join(&target));
-        for folder in [&corpus, &artifacts] {
-            fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        }
-        let mut run = house.command(house.target().join("fuzz").join(&host).join("release").join(&target));
-        let seconds = options.seconds.unwrap_or(SECONDS);
-        run.arg(format!("-max_total_time={seconds}")).arg("-print_final_stats=1");
-        run.arg(format!("-artifact_prefix={}/", artifacts.display())).arg(&corpus);
-        log.run(&mut run)?;
+    Ok(folder.join(host).join("release"))
+}
+
+fn begin(house: &House, target: &str, programs: &Path, seconds: u32, log: &mut Log) -> Result<Child, String> {
+    let [corpus, artifacts] =
+        ["corpus", "artifacts"].map(|folder| house.root().join("fuzz").join(folder).join(target));
+    for folder in [&corpus, &artifacts] {
+        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     }
-    Ok(())
+    let mut run = house.command(programs.join(target));
+    run.arg(format!("-max_total_time={seconds}")).arg("-print_final_stats=1");
+    run.arg(format!("-artifact_prefix={}/", artifacts.display())).arg(&corpus);
+    log.start(&mut run)
+}
+
+fn end(target: &str, mut process: Child) -> Result<(), String> {
+    let status = process.wait().map_err(|error| format!("{target}: {error}"))?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("the target `{target}` failed ({status}); its input is in fuzz/artifacts/{target}"))
+    }
 }
 
 /// Returns the wanted targets, or else the names of all files in `fuzz/fuzz_targets`, without extension.

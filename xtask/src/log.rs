@@ -125,9 +125,22 @@ pub(crate) fn first_failure(log: &str) -> String {
     lines[first..].iter().take(EXCERPT_LINES).map(|line| format!("    {line}\n")).collect()
 }
 
+/// Returns the names of the failed tests in a log of cargo's test harness.
+pub(crate) fn failed_tests(log: &str) -> Vec<&str> {
+    let name = |line| str::strip_prefix(line, "test ")?.strip_suffix(" ... FAILED");
+    log.lines().filter_map(name).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn failed_tests_are_named() {
+        let log = "test pond::croaks ... ok\ntest pond::hops ... FAILED\ntest result: FAILED. 1 passed; 1 failed\n\
+            failures:\n    pond::hops\ntest swims - should panic ... FAILED\n";
+        assert_eq!(failed_tests(log), ["pond::hops", "swims - should panic"]);
+    }
 
     #[test]
     fn the_tests_of_both_harnesses_are_added_up() {

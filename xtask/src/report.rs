@@ -109,7 +109,9 @@ fn carry_out(folder: PathBuf, name: &'static str, work: impl FnOnce(&mut Log) ->
     let counts = log::counts(&text);
     let step = Step { name, took: begun.elapsed(), is_good: result.is_ok(), counts, remark };
     let failure = result.err().map(|(error, path)| {
-        format!("{}  {error}\n  all of it: {}", log::first_failure(&text), path.display())
+        let tests: String =
+            log::failed_tests(&text).iter().map(|test| format!("    failed: {test}\n")).collect();
+        format!("{}{tests}  {error}\n  all of it: {}", log::first_failure(&text), path.display())
     });
     Done { step, failure }
 }

@@ -1,6 +1,6 @@
 //! The form of the inputs of the targets for layers: a choice of the target, how the bytes are cut, and the bytes.
 
-use crate::course::Cut;
+use crate::Cut;
 
 /// An input, taken apart.
 #[derive(Debug)]

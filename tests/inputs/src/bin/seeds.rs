@@ -1,18 +1,18 @@
-//! Writes the table of good and bad packets, one record of each kind, and connections with each layer, as seeds for the fuzzers, into `corpus/` of this
-//! folder.
+//! Writes the inputs with which the fuzzers begin into `fuzz/corpus`: the table of good and bad packets, one record of each
+//! kind, and connections with each layer.
 
 use std::fs;
 use std::path::Path;
 
-use stream::web::{REQUEST, frame};
-use stream::{Input, Stream};
+use inputs::web::{REQUEST, frame};
+use inputs::{Input, Stream};
 use wire::{Role, Version};
 
 /// The records that the journal's tests pin the format with.
-const RECORDS: &str = include_str!("../../../crates/record/src/tests/golden.txt");
+const RECORDS: &str = include_str!("../../../../crates/record/src/tests/golden.txt");
 
 fn main() -> std::io::Result<()> {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     let mut count = 0;
     for target in ["decode", "round_trip"] {
         let folder = corpus.join(target);
