@@ -8,6 +8,7 @@ mod programs;
 mod reload;
 mod roles;
 mod rules;
+mod services;
 mod sessions;
 mod tokens;
 

@@ -116,6 +116,8 @@ const RULES: &[Rule] = &[
             "record", "journal",
         ],
     ),
+    // The forms of the fuzzers' inputs. The fuzz targets are no part of the workspace.
+    pure("inputs", Layer::Binary, &["wire"], &[]),
     // It builds the broker once more, with another file layer below the journal.
     rule(
         "tests",

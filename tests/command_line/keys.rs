@@ -169,6 +169,7 @@ fn example(key: &Key) -> String {
         "host name" => "pond.example".to_owned(),
         "path of a URL" => "/pond".to_owned(),
         "origin" => "https://pond.example".to_owned(),
+        "URL of a directory" => "ldaps://ldap.example".to_owned(),
         "URL" => "https://pond.example/keys".to_owned(),
         "text" => "pond".to_owned(),
         "name of an algorithm" => "ES256".to_owned(),

@@ -14,6 +14,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("mosquitto_sub", "mosquitto-clients"),
     ("mosquitto_rr", "mosquitto-clients"),
     ("openssl", "openssl"),
+    // A directory with users.
+    ("slapd", "slapd"),
     ("python3", "python3"),
     ("node", "nodejs"),
     ("npm", "npm"),

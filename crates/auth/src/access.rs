@@ -10,7 +10,8 @@ use wire::Qos;
 
 use crate::{
     Action, Check, Client, Credential, Decision, DynamicSecurity, FilterAction, Limits, Mechanism,
-    PasswordCheck, PasswordHash, Permissions, Permit, Reason, Roles, Scheme, TokenCheck, Tokens, Users,
+    PasswordCheck, PasswordHash, Permissions, Permit, Question, Reason, Roles, Scheme, ServiceCheck,
+    TokenCheck, Tokens, UserSource, Users,
 };
 
 /// Identities and rules at one time.
@@ -26,6 +27,8 @@ pub struct Access {
     dynamic: Option<Arc<DynamicSecurity>>,
     /// Decides about passwords that are tokens.
     tokens: Option<Arc<Tokens>>,
+    /// Servers elsewhere, in the order in which they are asked about names that are no users here.
+    services: Arc<[UserSource]>,
 }
 
 /// The user of a connection.
@@ -103,6 +106,12 @@ impl Access {
         Self { tokens, ..self }
     }
 
+    /// The same with servers elsewhere, which are asked in this order about names that are no users here.
+    #[must_use]
+    pub fn with_services(self, services: Arc<[UserSource]>) -> Self {
+        Self { services, ..self }
+    }
+
     /// The same with roles, which take the place of permissions.
     #[must_use]
     pub fn with_roles(self, roles: Roles) -> Self {
@@ -144,7 +153,8 @@ impl Access {
     /// Decides about a CONNECT, as far as that takes no time.
     ///
     /// A client without a name is none of the users' business. A client with a name has to know the password if there are
-    /// users, also where clients may be anonymous. A token decides alone, with or without a name.
+    /// users, also where clients may be anonymous. A token decides alone, with or without a name. Servers elsewhere are asked
+    /// about names that are no users here.
     #[must_use]
     pub fn admit(&self, login: &Login<'_>) -> Admission {
         // An empty name is none, as in Mosquitto.
@@ -155,14 +165,22 @@ impl Access {
         }
         match user {
             // Nothing but a token proves a name here.
-            Some(_) if self.tokens.is_some() && self.users().is_none() => {
+            Some(_) if self.tokens.is_some() && self.users().is_none() && self.services.is_empty() => {
                 Admission::Refused(Refusal::Password)
             }
-            Some(name) if self.users().is_some() => {
+            Some(name) if self.users().is_some() || !self.services.is_empty() => {
                 // An absent and an empty password match nothing.
                 let Some(password) = login.password.filter(|password| !password.is_empty()) else {
                     return Admission::Refused(Refusal::Password);
                 };
+                if !self.services.is_empty() && !self.knows(name) {
+                    let question = Question { user: name, password, client_id: login.client_id };
+                    let check = ServiceCheck::new(&self.services, question);
+                    return Admission::Verify(
+                        Identity { name: name.into(), proof: None },
+                        Check::Service(check),
+                    );
+                }
                 let proof = self.password(name, login.client_id).map(Arc::clone);
                 let check = PasswordCheck::new(name, proof.as_ref(), self.costliest(), password);
                 Admission::Verify(Identity { name: name.into(), proof }, check.into())
@@ -190,11 +208,12 @@ impl Access {
         Some((Identity { name: name.into(), proof }, credential))
     }
 
-    /// The check of a password that is a token. Where there are users too, such a password has the form of a token. The users
-    /// are not asked about it: a token that has expired would cost a slow check, and prove nothing.
+    /// The check of a password that is a token. Where there are users or servers too, such a password has the form of a token.
+    /// They are not asked about it: a token that has expired would cost a slow check, and prove nothing.
     fn token(&self, password: &[u8], user: Option<&str>) -> Option<TokenCheck> {
         let tokens = self.tokens.as_ref().filter(|_| !password.is_empty())?;
-        let is_token = self.users().is_none() || Tokens::look_like(password);
+        let is_alone = self.users().is_none() && self.services.is_empty();
+        let is_token = is_alone || Tokens::look_like(password);
         is_token.then(|| TokenCheck::new(tokens, password, user))
     }
 
@@ -202,6 +221,19 @@ impl Access {
     #[must_use]
     pub fn tokens(&self) -> Option<&Arc<Tokens>> {
         self.tokens.as_ref()
+    }
+
+    /// The servers elsewhere, in the order in which they are asked.
+    #[must_use]
+    pub fn services(&self) -> &Arc<[UserSource]> {
+        &self.services
+    }
+
+    /// Whether somebody with this [number](crate::Bearer::key) vouches for users here: a key of tokens, or a server elsewhere.
+    #[must_use]
+    pub fn vouches(&self, key: NonZeroU64) -> bool {
+        self.tokens.as_ref().is_some_and(|tokens| tokens.has_key(key))
+            || self.services.iter().any(|source| source.number() == key)
     }
 
     /// The hash of the password under which a user logs in; `None` if nobody does.
@@ -233,12 +265,11 @@ impl Access {
     }
 
     /// Whether a user who was let in with this [proof](Identity::proof) may stay: the user is there, with the same password, or
-    /// the [key](crate::Bearer::key) of the user's token is.
+    /// who [vouches](Self::vouches) for the user is.
     #[must_use]
     pub fn still_knows(&self, user: &str, client_id: &str, proof: NonZeroU64) -> bool {
         self.password(user, client_id).is_some_and(|hash| fingerprint(hash) == proof)
-            || (self.tokens.as_ref().is_some_and(|tokens| tokens.has_key(proof))
-                && self.permits_client_id(user, client_id))
+            || (self.vouches(proof) && self.permits_client_id(user, client_id))
     }
 
     /// Whether dynamic security lets a user have this client identifier, whatever proves the name.

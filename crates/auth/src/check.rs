@@ -1,6 +1,6 @@
 //! Checks of passwords, tokens and proofs of clients, which run on threads of their own, and their outcomes.
 
-use crate::{Bearer, PasswordCheck, ScramCheck, TokenCheck, TokenProblem, Workspace};
+use crate::{Bearer, PasswordCheck, ScramCheck, ServiceCheck, TokenCheck, TokenProblem, Workspace};
 
 /// A check of the password in CONNECT. It takes too long for a thread that carries messages.
 #[derive(Debug)]
@@ -11,6 +11,8 @@ pub enum Check {
     Token(TokenCheck),
     /// There is no password, but a proof that the client knows it.
     Scram(ScramCheck),
+    /// The password is that of a user whom a server elsewhere knows. The check waits for the server.
+    Service(ServiceCheck),
 }
 
 impl Check {
@@ -21,9 +23,10 @@ impl Check {
             Self::Scram(check) if check.run() => Checked::Right,
             Self::Password(_) | Self::Scram(_) => Checked::Wrong,
             Self::Token(check) => match check.run(unix_secs) {
-                Ok(bearer) => Checked::Token(Box::new(bearer)),
+                Ok(bearer) => Checked::Bearer(Box::new(bearer)),
                 Err(problem) => Checked::BadToken(problem),
             },
+            Self::Service(check) => check.run(unix_secs),
         }
     }
 
@@ -34,6 +37,7 @@ impl Check {
             Self::Password(check) => check.user(),
             Self::Token(check) => check.number(),
             Self::Scram(check) => check.user(),
+            Self::Service(check) => check.number(),
         }
     }
 
@@ -44,6 +48,7 @@ impl Check {
             Self::Password(check) => check.size_bytes(),
             Self::Token(check) => check.size_bytes(),
             Self::Scram(check) => check.size_bytes(),
+            Self::Service(check) => check.size_bytes(),
         }
     }
 }
@@ -61,8 +66,8 @@ pub enum Checked {
     Right,
     /// The password is wrong, or there is no such user.
     Wrong,
-    /// The password is a token that proves who its bearer is.
-    Token(Box<Bearer>),
+    /// The password is a token that proves who its bearer is, or a server elsewhere knows the user.
+    Bearer(Box<Bearer>),
     /// The password is a token that proves nothing.
     BadToken(TokenProblem),
     /// The password was not checked.
@@ -76,4 +81,6 @@ pub enum Unchecked {
     Busy,
     /// Too many wrong passwords have come from the address, for this user or for all.
     Guessing,
+    /// A server elsewhere, which may know the user, does not answer.
+    Unreachable,
 }

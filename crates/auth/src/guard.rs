@@ -7,7 +7,7 @@ use base::{Principal, Realm, Subscriber, Tenant};
 use topic::{TopicFilter, TopicName};
 use wire::Qos;
 
-use crate::{Access, Action, BEARERS, Bans, Client, Decision, DynamicSecurity, FilterAction, Permit, Reason};
+use crate::{Access, Action, Bans, Client, Decision, DynamicSecurity, FilterAction, Permit, Reason, Voucher};
 
 /// The users and rules of all listeners at one time. Nothing in it ever changes.
 #[derive(Debug)]
@@ -20,8 +20,8 @@ pub struct Realms {
     has_commands: bool,
     /// By number, as far as there are some.
     tenants: Vec<Option<Arc<Tenant>>>,
-    /// By number, as far as there are some: the tenants of clients with tokens, whose names come from the issuer.
-    bearers: Vec<Option<Arc<Tenant>>>,
+    /// By number, as far as there are some: the tenants of clients for whom somebody else vouches.
+    bearers: Vec<Vec<(Voucher, Arc<Tenant>)>>,
     /// By number, as far as there are some: realms that no listener has any more.
     former: Vec<bool>,
 }
@@ -51,9 +51,9 @@ impl Realms {
         self
     }
 
-    /// The same realms with the tenants of clients with tokens, by number.
+    /// The same realms with the tenants of clients for whom somebody else vouches, by number.
     #[must_use]
-    pub fn with_bearers(mut self, bearers: Vec<Option<Arc<Tenant>>>) -> Self {
+    pub fn with_bearers(mut self, bearers: Vec<Vec<(Voucher, Arc<Tenant>)>>) -> Self {
         self.bearers = bearers;
         self
     }
@@ -72,10 +72,11 @@ impl Realms {
         self.tenants.get(usize::from(realm.0)).cloned().flatten()
     }
 
-    /// The tenant of clients with tokens in a realm.
+    /// The tenant of clients in a realm for whom somebody else vouches.
     #[must_use]
-    pub fn bearers(&self, realm: Realm) -> Option<Arc<Tenant>> {
-        self.bearers.get(usize::from(realm.0)).cloned().flatten()
+    pub fn bearers(&self, realm: Realm, voucher: Voucher) -> Option<Arc<Tenant>> {
+        let mut bearers = self.bearers.get(usize::from(realm.0))?.iter();
+        bearers.find(|(known, _)| *known == voucher).map(|(_, tenant)| Arc::clone(tenant))
     }
 
     /// Whether the sessions of `owner` are behind the mount point of `claimant`. If all listeners have the same, it takes the
@@ -88,17 +89,18 @@ impl Realms {
     /// Whether a principal who has proved its name is the owner.
     ///
     /// The same name in another place of user names is another user. If all listeners have the same place, it takes that of
-    /// one that has left the configuration. An owner that was recorded without a place is known by name alone, and is none whom
-    /// a token names where there are users with passwords.
+    /// one that has left the configuration. An owner that was recorded without a place is known by name alone, and is none for
+    /// whom somebody else vouches where there are users with passwords.
     #[must_use]
     pub fn is_same_user(&self, owner: &Principal, claimant: &Principal) -> bool {
         let same_name = claimant.is_proved && claimant.user == owner.user;
         let users = claimant.tenant.as_ref().map_or("", |tenant| &*tenant.users);
-        let may_adopt = || !is_issued(users) || self.all.iter().all(|(_, access)| access.users().is_none());
+        let may_adopt =
+            || !Voucher::has(users) || self.all.iter().all(|(_, access)| access.users().is_none());
         same_name
             && owner.tenant.as_ref().map_or_else(may_adopt, |tenant| {
                 // Names of different issuers have nothing in common.
-                if is_issued(&tenant.users) || is_issued(users) {
+                if Voucher::has(&tenant.users) || Voucher::has(users) {
                     return *tenant.users == *users;
                 }
                 self.is_same(&tenant.users, users, |tenant| &tenant.users)
@@ -134,7 +136,7 @@ impl Realms {
     /// Whether two names mean the same: they are equal, or `before` is unknown and there is one name only. The name of a realm
     /// that a reload has removed is known: nobody else gets its sessions.
     fn is_same(&self, before: &str, now: &str, name: fn(&Tenant) -> &str) -> bool {
-        let of_bearers = || self.bearers.iter().flatten().map(|tenant| name(tenant));
+        let of_bearers = || self.bearers.iter().flatten().map(|(_, tenant)| name(tenant));
         let of_realms =
             || self.tenants.iter().map(|tenant| tenant.as_ref().map_or("", |tenant| name(tenant)));
         let names = || of_realms().chain(of_bearers());
@@ -277,11 +279,6 @@ impl Realms {
     }
 }
 
-/// Whether the names of a place of users come from an issuer of tokens.
-fn is_issued(users: &str) -> bool {
-    users.starts_with(BEARERS)
-}
-
 /// The place from which all threads take the current users, rules and bans.
 ///
 /// Whoever replaces them then invalidates all cached routes (`index::Index::touch_all`), in this order. So a route that is
@@ -394,8 +391,11 @@ mod tests {
 
     #[test]
     fn names_of_different_issuers_have_nothing_in_common() {
-        let of_token = |issuer: &str| of(&format!("{BEARERS}{issuer}"), "");
-        let place = |issuer: &str| vec![of_token(issuer).tenant];
+        let of_token = |issuer: &str| of(&format!("jwt:{issuer}"), "");
+        let place = |issuer: &str| {
+            let tenant = of_token(issuer).tenant;
+            vec![tenant.map(|tenant| (Voucher::Token, tenant)).into_iter().collect()]
+        };
         let tokens_only = |issuer: &str| {
             Realms::new(vec![("".into(), Arc::default())])
                 .with_tenants(vec![None])
@@ -414,6 +414,11 @@ mod tests {
         assert!(!both.is_same_user(&named, &of_token("gone")), "nor may a bearer of an issuer that has gone");
         assert!(both.is_same_user(&named, &of("users", "")));
         assert!(tokens_only("a").is_same_user(&named, &of_token("a")));
+        for other in ["http:", "ldap:", "users"] {
+            assert!(!both.is_same_user(&of_token("a"), &of(other, "")), "{other}");
+            assert!(!both.is_same_user(&of(other, ""), &of_token("a")), "{other}");
+            assert_eq!(both.is_same_user(&named, &of(other, "")), other == "users", "{other}");
+        }
     }
 
     #[test]

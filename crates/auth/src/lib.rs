@@ -24,6 +24,7 @@ mod access;
 mod acl;
 mod attempts;
 mod bans;
+mod bearer;
 mod check;
 mod dynamic;
 mod file;
@@ -33,6 +34,7 @@ mod permissions;
 mod remembered;
 mod roles;
 mod scram;
+mod service;
 mod token;
 mod tree;
 mod users;
@@ -41,6 +43,7 @@ pub use access::{Access, Admission, Identity, Login, Refusal};
 pub use acl::{AclError, AclProblem};
 pub use attempts::{Attempts, Origin};
 pub use bans::{Bans, REASON_BYTES_MAX, Suspect, Terms, Whom};
+pub use bearer::{Bearer, Voucher};
 pub use check::{Check, Checked, Unchecked};
 pub use dynamic::{
     ANSWER_BYTES_MAX, AclKind, Controlled, DynamicError, DynamicSecurity, NewPassword, RESPONSE_TOPIC,
@@ -50,13 +53,13 @@ pub use file::{NameError, PasswordFile};
 pub use guard::{Guard, Realms};
 pub use password::{HashError, PasswordHash, SALT_BYTES, Scheme, Workspace};
 pub use permissions::{Action, Client, Decision, FilterAction, Permissions, Reason, Rule};
-pub use remembered::Remembered;
+pub use remembered::{Remembered, RememberedAnswers};
 pub use roles::{
     Deciding, Held, Holder, IdPattern, Limits, Permit, RoleId, Roles, RolesBuilder, RolesError, RuleKind,
 };
 pub use scram::{Credential, Exchange, Mechanism, SCRAM_BYTES_MAX, ScramCheck, ScramProblem};
+pub use service::{Question, ServiceCheck, UserService, UserSource, Verdict};
 pub use token::{
-    Algorithm, BEARERS, Bearer, KeysError, TOKEN_BYTES_MAX, TokenCheck, TokenKeys, TokenProblem, TokenRules,
-    Tokens,
+    Algorithm, KeysError, TOKEN_BYTES_MAX, TokenCheck, TokenKeys, TokenProblem, TokenRules, Tokens,
 };
 pub use users::{PasswordCheck, UserProblem, Users, UsersError};

@@ -1,11 +1,12 @@
 //! Passwords that were right, so that a fleet which comes back at once is not checked slowly once more.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
+use std::time::Duration;
 
 use sha2::{Digest, Sha512};
 
-use crate::PasswordCheck;
+use crate::{Bearer, PasswordCheck, ServiceCheck};
 
 /// Maximum number of passwords. Beyond it the oldest is forgotten.
 const REMEMBERED_MAX: usize = 65_536;
@@ -52,11 +53,65 @@ impl Remembered {
 
     fn mark(&self, check: &PasswordCheck) -> Mark {
         let hash = check.hash().to_string();
-        let digest = Sha512::new().chain_update(self.key).chain_update((hash.len() as u64).to_le_bytes());
-        let digest = digest.chain_update(hash).chain_update(check.password()).finalize();
-        let mut mark = [0; DIGEST_BYTES];
-        mark.copy_from_slice(&digest[..DIGEST_BYTES]);
-        mark
+        mark(self.key, [hash.as_bytes(), check.password()])
+    }
+}
+
+/// A digest of parts, which nobody finds without the key.
+fn mark(key: [u8; 32], parts: impl IntoIterator<Item: AsRef<[u8]>>) -> Mark {
+    let mut digest = Sha512::new().chain_update(key);
+    for part in parts {
+        digest.update((part.as_ref().len() as u64).to_le_bytes());
+        digest.update(part);
+    }
+    let mut mark = [0; DIGEST_BYTES];
+    mark.copy_from_slice(&digest.finalize()[..DIGEST_BYTES]);
+    mark
+}
+
+/// Answers of servers elsewhere that have let a client in, each for a time and for the same question. Other answers are never
+/// remembered.
+pub struct RememberedAnswers {
+    /// Secret of this process. Digests are worthless without it.
+    key: [u8; 32],
+    /// Each with the time at which it is forgotten, on the monotonic clock.
+    answers: HashMap<Mark, (Bearer, u64)>,
+    /// Digests in the order in which they came. Each is here once.
+    order: VecDeque<Mark>,
+}
+
+impl RememberedAnswers {
+    /// Nothing yet. The key must be random, and a secret of this process.
+    #[must_use]
+    pub fn new(key: [u8; 32]) -> Self {
+        Self { key, answers: HashMap::new(), order: VecDeque::new() }
+    }
+
+    /// The user whom the answer to this question named, if the answer is good still. `now` is the time on the monotonic clock,
+    /// in milliseconds, and the time in seconds since 1970.
+    #[must_use]
+    pub fn find(&self, check: &ServiceCheck, (now_ms, unix_secs): (u64, u64)) -> Option<Bearer> {
+        let (bearer, until_ms) = self.answers.get(&mark(self.key, check.parts()))?;
+        let is_good = *until_ms > now_ms && bearer.until_unix_secs.is_none_or(|until| until > unix_secs);
+        is_good.then(|| bearer.clone())
+    }
+
+    /// Notes the user whom the answer to a question names, for a time.
+    pub fn add(&mut self, check: &ServiceCheck, bearer: &Bearer, now_ms: u64, remembers: Duration) {
+        let remembers_ms = u64::try_from(remembers.as_millis()).unwrap_or(u64::MAX);
+        if remembers_ms == 0 {
+            return;
+        }
+        let mark = mark(self.key, check.parts());
+        let until_ms = now_ms.saturating_add(remembers_ms);
+        if self.answers.insert(mark, (bearer.clone(), until_ms)).is_none() {
+            self.order.push_back(mark);
+        }
+        if self.order.len() > REMEMBERED_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.answers.remove(&oldest);
+        }
     }
 }
 
@@ -67,10 +122,74 @@ impl fmt::Debug for Remembered {
     }
 }
 
+/// Key, digests and names stay out of logs.
+impl fmt::Debug for RememberedAnswers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RememberedAnswers").field("answers", &self.answers.len()).finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
-    use crate::{PasswordHash, Scheme, Users};
+    use crate::{PasswordHash, Question, Scheme, UserService, UserSource, Users, Verdict, Voucher};
+
+    #[derive(Debug)]
+    struct Nobody;
+
+    impl UserService for Nobody {
+        fn ask(&self, _: &Question<'_>) -> Verdict {
+            Verdict::Unknown
+        }
+    }
+
+    fn asked(place: &str, user: &str, password: &[u8], client_id: &str) -> ServiceCheck {
+        let source = UserSource::new(Voucher::Http, place, Duration::ZERO, Arc::new(Nobody));
+        ServiceCheck::new(&Arc::from([source]), Question { user, password, client_id })
+    }
+
+    fn bearer(until_unix_secs: Option<u64>) -> Bearer {
+        let key = std::num::NonZeroU64::MIN;
+        Bearer { user: "ann".into(), voucher: Voucher::Http, key, until_unix_secs }
+    }
+
+    #[test]
+    fn an_answer_is_remembered_for_the_same_question_and_for_a_time() {
+        let mut answers = RememberedAnswers::new([7; 32]);
+        let check = asked("a", "ann", b"secret", "a1");
+        answers.add(&check, &bearer(None), 1_000, Duration::ZERO);
+        assert_eq!(answers.find(&check, (1_000, 0)), None);
+        answers.add(&check, &bearer(None), 1_000, Duration::from_secs(2));
+        answers.add(&check, &bearer(None), 1_000, Duration::from_secs(2));
+        assert_eq!(answers.order.len(), 1);
+        assert_eq!(answers.find(&check, (2_999, 0)), Some(bearer(None)));
+        assert_eq!(answers.find(&check, (3_000, 0)), None, "the time is over");
+        for other in [
+            asked("b", "ann", b"secret", "a1"),
+            asked("a", "ann", b"secreT", "a1"),
+            asked("a", "bob", b"secret", "a1"),
+            asked("a", "ann", b"secret", "a2"),
+            asked("a", "anns", b"ecret", "a1"),
+        ] {
+            assert_eq!(answers.find(&other, (1_000, 0)), None, "{other:?}");
+        }
+        let ends = asked("a", "eve", b"secret", "e1");
+        answers.add(&ends, &bearer(Some(50)), 1_000, Duration::from_secs(2));
+        assert!(answers.find(&ends, (1_000, 49)).is_some() && answers.find(&ends, (1_000, 50)).is_none());
+    }
+
+    #[test]
+    fn remembered_answers_are_bounded() {
+        let mut answers = RememberedAnswers::new([7; 32]);
+        let check = |number: usize| asked("a", "ann", number.to_string().as_bytes(), "a1");
+        for number in 0..=REMEMBERED_MAX {
+            answers.add(&check(number), &bearer(None), 0, Duration::from_secs(1));
+        }
+        assert_eq!((answers.answers.len(), answers.order.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
+        assert!(answers.find(&check(0), (0, 0)).is_none() && answers.find(&check(1), (0, 0)).is_some());
+    }
 
     fn users(salt: &[u8]) -> Users {
         let mut users = Users::default();

@@ -146,6 +146,8 @@ counters! {
     refused_password: "refused/password",
     /// Of those: because too many wrong passwords had come from the address. The password was not checked.
     refused_guessing: "refused/guessing",
+    /// Of those: because a server elsewhere, which may know the user, did not answer.
+    refused_unreachable: "refused/unreachable",
     /// Of those: because the token is too long, or is no signed JSON in three parts.
     refused_token_malformed: "refused/token/malformed",
     /// Of those: because the token has the algorithm `none`, or another one that is not allowed.

@@ -183,7 +183,7 @@ impl Shard {
                 self.claim(id, claim, principal, to);
             }
             Checked::Right | Checked::Wrong => self.turn_away_stranger(id, WRONG, claim, to),
-            Checked::Token(bearer) => self.let_in_bearer(id, &bearer, claim, to),
+            Checked::Bearer(bearer) => self.let_in_bearer(id, &bearer, claim, to),
             Checked::BadToken(problem) => {
                 self.turn_away_stranger(id, Stranger::of_token(problem), claim, to);
             }
@@ -345,7 +345,7 @@ fn gone(subscriber: &Subscriber, realms: &Realms) -> Option<Gone> {
         |proof| access.is_some_and(|access| access.still_knows(user, &subscriber.client_id, proof));
     (is_disabled || principal.proof.is_some_and(|proof| !is_known(proof))).then_some(Gone {
         counter: |counters| &counters.ended_user_removed,
-        why: "its user was removed or disabled, or has another password, or the key of its token was removed",
+        why: "its user was removed or disabled, or has another password, or the key of its token or the server that knows it was removed",
         said: DisconnectReason::NotAuthorized,
         reason: ReasonCode::NotAuthorized,
     })
@@ -412,6 +412,11 @@ impl Stranger {
                 refusal: ConnectRefusal::ServerBusy,
                 why: "too many wrong passwords have come from its address",
                 counter: |counters| &counters.refused_guessing,
+            },
+            Unchecked::Unreachable => Self {
+                refusal: ConnectRefusal::ServerUnavailable,
+                why: "the server that may know its user does not answer",
+                counter: |counters| &counters.refused_unreachable,
             },
         }
     }

@@ -144,15 +144,7 @@ impl Kind for KeysUrl {
 
     fn read(value: &DeValue<'_>) -> Result<String, String> {
         let text = Text::read(value)?;
-        let (scheme, rest) = text.split_once("://").ok_or("is no URL")?;
-        let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
-        if authority.contains('@') {
-            return Err("has a password, which others may read here".to_owned());
-        }
-        if authority.is_empty() || text.contains('#') || !text.chars().all(|letter| letter.is_ascii_graphic())
-        {
-            return Err("is no URL".to_owned());
-        }
+        let (scheme, authority) = parse_url(&text)?;
         match scheme {
             "https" => Ok(text),
             "http" if is_here(authority) => Ok(text),
@@ -169,8 +161,21 @@ impl Kind for KeysUrl {
     }
 }
 
+/// The scheme of a URL, and its host with or without a port.
+pub(crate) fn parse_url(text: &str) -> Result<(&str, &str), String> {
+    let (scheme, rest) = text.split_once("://").ok_or("is no URL")?;
+    let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
+    if authority.contains('@') {
+        return Err("has a password, which others may read here".to_owned());
+    }
+    if authority.is_empty() || text.contains('#') || !text.chars().all(|letter| letter.is_ascii_graphic()) {
+        return Err("is no URL".to_owned());
+    }
+    Ok((scheme, authority))
+}
+
 /// Whether a host, with or without a port, is this machine.
-fn is_here(authority: &str) -> bool {
+pub(crate) fn is_here(authority: &str) -> bool {
     let host = match authority.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
         None => authority.split(':').next().unwrap_or_default(),

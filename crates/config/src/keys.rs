@@ -14,6 +14,7 @@ use crate::kind::{
 };
 use crate::machine::Machine;
 use crate::schema::{Table, keys};
+use crate::services::{HttpAuth, Ldap, Vouchers};
 use crate::shared_key::SharedKey;
 
 /// Describes every table of the file, in the order of the manual.
@@ -22,6 +23,8 @@ pub fn tables() -> Vec<Table> {
         Global::describe(),
         Auth::describe(),
         Jwt::describe(),
+        HttpAuth::describe(),
+        Ldap::describe(),
         Listener::describe(),
         Limits::describe(),
         Sessions::describe(),
@@ -106,7 +109,7 @@ keys! {
 
 keys! {
     /// Where clients connect; one `[[listener]]` for each address. Without any, the broker listens on 127.0.0.1:1883.
-    pub struct Listener = "[[listener]]", applies Connect, given(allow_anonymous_global: Option<bool>, auth: &Auth, tokens: &Jwt) {
+    pub struct Listener = "[[listener]]", applies Connect, given(allow_anonymous_global: Option<bool>, auth: &Auth, vouchers: Vouchers<'_>) {
         /// The host and port to listen on. Use `0.0.0.0:1883` for every IPv4 address of the machine and
         /// `[::]:1883` for every IPv6 address. Port 0 takes a free port. A host name is looked up once, at start-up.
         /// `quic://0.0.0.0:14567` is for clients that speak QUIC (over UDP), with a certificate.
@@ -133,7 +136,13 @@ keys! {
             applies: Restart,
         }
         /// Whether a password may be a token here, by the rules of `[jwt]`.
-        jwt: bool { kind: Switch, auto: tokens.has_keys(), "whether `[jwt]` names keys", applies: Reload }
+        jwt: bool { kind: Switch, auto: vouchers.jwt.has_keys(), "whether `[jwt]` names keys", applies: Reload }
+        /// Whether the service of `[http_auth]` is asked about users here.
+        http_auth: bool {
+            kind: Switch, auto: vouchers.http.url.is_some(), "whether `[http_auth]` has a URL", applies: Reload
+        }
+        /// Whether the directory of `[ldap]` is asked about users here.
+        ldap: bool { kind: Switch, auto: vouchers.ldap.url.is_some(), "whether `[ldap]` has a URL", applies: Reload }
         /// The part of a client's certificate that is its user name. `cn`: the common name. `subject`: the whole subject, such as
         /// `CN=ann,O=Pond`. The certificate takes the place of user name and password in CONNECT. A client without exactly one
         /// such name is refused. `none`: the certificate says nothing about the user.
@@ -148,6 +157,8 @@ keys! {
                 let has_users = password_file.is_some()
                     || dynamic_security_file.is_some()
                     || jwt
+                    || http_auth
+                    || ldap
                     || client_certificate_identity != CertificateIdentity::None;
                 address.is_loopback() && !has_users
             }),
@@ -381,6 +392,9 @@ keys! {
         connect_user_properties: u32 {
             kind: Count<u32>, default: 10_000, bounds: 0..=100_000_000, applies: Connect
         }
+        /// Questions about users that servers elsewhere (`[http_auth]`, `[ldap]`) are asked at the same time. Others wait, for at
+        /// most five seconds.
+        user_questions: u16 { kind: Count<u16>, default: 8, bounds: 1..=256, applies: Restart }
         /// The time from opening a connection to the end of its CONNECT packet; then it is closed.
         connect_timeout: Duration {
             kind: Time, default: Duration::from_secs(10),

@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use crate::address::ListenAddress;
-use crate::jwt::Jwt;
 use crate::keys::{
     Auth, CertificateIdentity, ClientCertificate, Durability, Global, Listener, MqttVersion, Protocol,
     TlsVersion,
@@ -11,6 +10,7 @@ use crate::keys::{
 use crate::load::Flags;
 use crate::reader::Reader;
 use crate::report::Problem;
+use crate::services::Vouchers;
 
 /// The port that IANA assigns to MQTT.
 const PORT: u16 = 1883;
@@ -30,7 +30,7 @@ pub(crate) struct Listeners {
 pub(crate) fn read(
     top: &mut Reader<'_, '_>,
     global: &Global,
-    (auth, jwt): (&Auth, &Jwt),
+    (auth, vouchers): (&Auth, Vouchers<'_>),
     flags: &Flags,
 ) -> Listeners {
     let anonymous = if flags.allow_anonymous { Some(true) } else { global.allow_anonymous };
@@ -38,14 +38,14 @@ pub(crate) fn read(
     if has_two_kinds_of_rules(auth) {
         top.note(two_kinds_of_rules(top.span_of("auth")));
     }
-    let mut list = of_file(top, (anonymous, auth, jwt), flags.allow_anonymous, &mut not_open);
+    let mut list = of_file(top, (anonymous, auth, vouchers), flags.allow_anonymous, &mut not_open);
     if !flags.listen.is_empty() {
         not_open.clear();
-        list = of_flags(top, (anonymous, auth, jwt), &flags.listen, &mut not_open);
+        list = of_flags(top, (anonymous, auth, vouchers), &flags.listen, &mut not_open);
     }
     let loopback_by_default = list.is_empty();
     if loopback_by_default {
-        list = of_flags(top, (anonymous, auth, jwt), &[ListenAddress::loopback(PORT)], &mut not_open);
+        list = of_flags(top, (anonymous, auth, vouchers), &[ListenAddress::loopback(PORT)], &mut not_open);
     }
     if let Some(port) = flags.port {
         set_port(top, &mut list, port);
@@ -77,14 +77,14 @@ fn close(list: &mut Vec<Listener>, not_open: &[ListenAddress]) {
 
 fn of_file(
     top: &mut Reader<'_, '_>,
-    (anonymous, auth, jwt): (Option<bool>, &Auth, &Jwt),
+    (anonymous, auth, vouchers): (Option<bool>, &Auth, Vouchers<'_>),
     forced: bool,
     not_open: &mut Vec<ListenAddress>,
 ) -> Vec<Listener> {
     let mut seen: Vec<ListenAddress> = Vec::new();
     let mut dynamic = None;
     top.tables("listener", |table| {
-        let mut listener = Listener::read(table, anonymous, auth, jwt);
+        let mut listener = Listener::read(table, anonymous, auth, vouchers);
         listener.allow_anonymous |= forced;
         if anonymous.is_none() && !table.has("allow_anonymous") && is_for_nobody(&listener) {
             not_open.push(listener.address.clone());
@@ -105,9 +105,8 @@ fn of_file(
             let span = table.span_of(key);
             table.note(Problem::at(span, title).advice(advice));
         }
-        if listener.jwt && !jwt.has_keys() {
-            let problem = Problem::at(table.span_of("jwt"), "there are no keys to check tokens".to_owned());
-            table.note(problem.advice("add key_file or keys_url to [jwt]"));
+        for (key, title, advice) in refuse_vouchers(&listener, vouchers) {
+            table.note(Problem::at(table.span_of(key), title.to_owned()).advice(advice));
         }
         if let Some(file) = &listener.dynamic_security_file
             && dynamic.get_or_insert_with(|| file.clone()) != file
@@ -125,7 +124,7 @@ fn of_file(
 
 fn of_flags(
     top: &mut Reader<'_, '_>,
-    (anonymous, auth, jwt): (Option<bool>, &Auth, &Jwt),
+    (anonymous, auth, vouchers): (Option<bool>, &Auth, Vouchers<'_>),
     addresses: &[ListenAddress],
     not_open: &mut Vec<ListenAddress>,
 ) -> Vec<Listener> {
@@ -139,11 +138,13 @@ fn of_flags(
             acl_file: auth.acl_file.clone(),
             rules_file: auth.rules_file.clone(),
             dynamic_security_file: auth.dynamic_security_file.clone(),
-            jwt: jwt.has_keys(),
+            jwt: vouchers.jwt.has_keys(),
+            http_auth: vouchers.http.url.is_some(),
+            ldap: vouchers.ldap.url.is_some(),
             client_certificate_identity: CertificateIdentity::None,
             allow_anonymous: anonymous.unwrap_or_else(|| {
                 let has_passwords = auth.password_file.is_some() || auth.dynamic_security_file.is_some();
-                address.is_loopback() && !has_passwords && !jwt.has_keys()
+                address.is_loopback() && !has_passwords && !vouchers.is_any()
             }),
             durability: Durability::Fsync,
             protocol: Protocol::Auto,
@@ -224,6 +225,8 @@ pub(crate) fn has_users(listener: &Listener) -> bool {
     listener.password_file.is_some()
         || listener.dynamic_security_file.is_some()
         || listener.jwt
+        || listener.http_auth
+        || listener.ldap
         || listener.client_certificate_identity != CertificateIdentity::None
 }
 
@@ -249,6 +252,30 @@ fn refuse(listener: &Listener, earlier: &[ListenAddress], span: Option<Range<usi
         ));
     }
     None
+}
+
+/// Returns who is to vouch for users and is not there: the key, the problem, and advice.
+fn refuse_vouchers(
+    listener: &Listener,
+    vouchers: Vouchers<'_>,
+) -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    let Vouchers { jwt, http, ldap } = vouchers;
+    let all = [
+        (
+            listener.jwt && !jwt.has_keys(),
+            "jwt",
+            "there are no keys to check tokens",
+            "add key_file or keys_url to [jwt]",
+        ),
+        (
+            listener.http_auth && http.url.is_none(),
+            "http_auth",
+            "there is no service to ask",
+            "add url to [http_auth]",
+        ),
+        (listener.ldap && ldap.url.is_none(), "ldap", "there is no directory to ask", "add url to [ldap]"),
+    ];
+    all.into_iter().filter(|(is_missing, ..)| *is_missing).map(|(_, key, title, advice)| (key, title, advice))
 }
 
 /// Returns what does not fit the kind of address: the key, the problem, and advice.

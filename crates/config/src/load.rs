@@ -16,6 +16,7 @@ use crate::machine::Machine;
 use crate::reader::{Found, Reader};
 use crate::report::{Problem, Report};
 use crate::schema::limits;
+use crate::services::{HttpAuth, Ldap, Vouchers};
 use crate::sources::Sources;
 use crate::unit;
 
@@ -36,6 +37,10 @@ pub struct Config {
     pub auth: Auth,
     /// Tokens in the place of passwords.
     pub jwt: Jwt,
+    /// A service that knows users.
+    pub http_auth: HttpAuth,
+    /// A directory that knows users.
+    pub ldap: Ldap,
     /// The directory for state that survives a restart. Without a directory, a restart loses all state.
     pub data_dir: Option<PathBuf>,
     /// The user whose rights the broker has after its start by the superuser.
@@ -220,7 +225,13 @@ impl Config {
             ("[sys]", self.sys.lines()),
             ("[admin]", self.admin.lines()),
         ];
-        let first = [("", global.lines()), ("[auth]", self.auth.lines()), ("[jwt]", self.jwt.lines())];
+        let first = [
+            ("", global.lines()),
+            ("[auth]", self.auth.lines()),
+            ("[jwt]", self.jwt.lines()),
+            ("[http_auth]", self.http_auth.lines()),
+            ("[ldap]", self.ldap.lines()),
+        ];
         let tables = first.into_iter().chain(listeners).chain(rest);
         let write = |(header, lines): (&str, Vec<(&str, String)>)| {
             let lines = lines.into_iter().map(|(name, value)| format!("{name} = {value}\n"));
@@ -235,7 +246,10 @@ fn read_document(top: &mut Reader<'_, '_>, flags: &Flags, machine: &Machine) -> 
     let global = Global::read(top, machine);
     let auth = top.table("auth", Auth::read);
     let jwt = top.table("jwt", Jwt::read_whole);
-    let listeners = listeners::read(top, &global, (&auth, &jwt), flags);
+    let http_auth = top.table("http_auth", HttpAuth::read_whole);
+    let ldap = top.table("ldap", Ldap::read_whole);
+    let vouchers = Vouchers { jwt: &jwt, http: &http_auth, ldap: &ldap };
+    let listeners = listeners::read(top, &global, (&auth, vouchers), flags);
     let limits = top.table("limits", |limits| Limits::read(limits, machine));
     let packet_bytes = limits.packet_bytes;
     let mut config = Config {
@@ -245,6 +259,8 @@ fn read_document(top: &mut Reader<'_, '_>, flags: &Flags, machine: &Machine) -> 
         allow_anonymous: global.allow_anonymous,
         auth,
         jwt,
+        http_auth,
+        ldap,
         shards: global.shards,
         data_dir: flags.data_dir.clone().or(global.data_dir).filter(|_| !flags.in_memory),
         user: global.user,

@@ -40,6 +40,8 @@ impl Config {
         (self.allow_anonymous, self.watch_interval) = (allow_anonymous, watch_interval);
         self.auth.take_over(&new.auth, "auth.", keys);
         self.jwt.take_over(&new.jwt, "jwt.", keys);
+        self.http_auth.take_over(&new.http_auth, "http_auth.", keys);
+        self.ldap.take_over(&new.ldap, "ldap.", keys);
         self.take_over_listeners(&new.listeners, &mut changes);
         self.loopback_by_default = new.loopback_by_default;
         self.not_open.clone_from(&new.not_open);

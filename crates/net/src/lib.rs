@@ -49,7 +49,7 @@ use crate::reload::Settled;
 use crate::shard::{EventLoop, Workers, new_poll};
 use crate::switchboard::Switchboard;
 use crate::trim::Trimmer;
-use crate::verify::Verifier;
+use crate::verify::{Threads, Verifier};
 
 /// What a server needs to know before it starts.
 #[derive(Debug, Clone)]
@@ -62,6 +62,8 @@ pub struct Options {
     pub ledger: ::ledger::Settings,
     /// Of everything else.
     pub limits: Limits,
+    /// Questions about users that servers elsewhere are asked at the same time.
+    pub questions: usize,
     /// How often `$SYS` is brought up to date, in milliseconds; `None` is never.
     pub sys_interval_ms: Option<u64>,
     /// Users, and rules about topics, of all listeners.
@@ -199,7 +201,7 @@ impl Server {
         let _ = giver.send((Arc::clone(&switchboard), keeper));
 
         let verifier = Verifier::new()?;
-        verifier.start(verifying_threads(options.shards), &switchboard, &clock, ended)?;
+        verifier.start(verifying_threads(options, &switchboard, &clock, ended))?;
         let mut started = Started {
             options,
             clock,
@@ -336,10 +338,21 @@ impl Started<'_> {
     }
 }
 
-/// Number of threads that check passwords. They compete with the shards for cores, so most of these are left to the shards.
+/// The threads that check passwords. They compete with the shards for cores, so most of these are left to the shards.
 /// One of them leaves suspect addresses alone, so there are two at least.
-fn verifying_threads(shards: usize) -> usize {
-    shards.div_ceil(4).max(2)
+fn verifying_threads(
+    options: &Options,
+    switchboard: &Arc<Switchboard>,
+    clock: &Clock,
+    ended: &Sender<Ended>,
+) -> Threads {
+    Threads {
+        computing: options.shards.div_ceil(4).max(2),
+        asking: options.questions,
+        to: Arc::downgrade(switchboard),
+        clock: clock.clone(),
+        ended: ended.clone(),
+    }
 }
 
 fn spawn<T: Send + 'static>(

@@ -175,6 +175,7 @@ fn options(shards: usize) -> Options {
             memory_bytes_max: 256 * 1024 * 1024,
         },
         // Nothing but sockets and mail wakes an idle shard.
+        questions: 1,
         sys_interval_ms: None,
         guard: std::sync::Arc::default(),
         orders: None,

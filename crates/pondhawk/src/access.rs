@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use auth::{Access, DynamicSecurity, Permissions, Realms, TokenKeys, Users};
+use auth::{Access, DynamicSecurity, Permissions, Realms, TokenKeys, Users, Voucher};
 use base::{Realm, Tenant};
 use config::{CertificateIdentity, Config, Listener, parse_rules};
 use mosquitto::read_regular;
 use protocol::Instruments;
 
 use crate::jwks::Jwks;
+use crate::services::{self, Services};
 use crate::stamp::Stamp;
 use crate::tokens::{self, TokenSource};
 
@@ -32,32 +33,40 @@ struct Files {
     dynamic: Option<PathBuf>,
     /// The source of tokens, which are passwords too.
     tokens: Option<Arc<TokenSource>>,
+    /// The servers elsewhere that know users.
+    services: Services,
     tenant: Option<Arc<Tenant>>,
 }
 
 impl Files {
-    fn of(listener: &Listener, tokens: Option<&Arc<TokenSource>>) -> Self {
+    fn of(listener: &Listener, config: &Config, tokens: Option<&Arc<TokenSource>>) -> Self {
         let tokens = tokens.filter(|_| listener.jwt).cloned();
+        let services = Services::of(listener, &config.http_auth, &config.ldap);
         let (passwords, acl) = (listener.password_file.clone(), listener.acl_file.clone());
         let tenant = Tenant {
-            users: place_of_users(listener, tokens.as_deref()).into_boxed_str(),
+            users: place_of_users(listener, tokens.as_deref(), &services).into_boxed_str(),
             mount: listener.mount_point.as_deref().unwrap_or_default().into(),
         };
         let tenant = (tenant != Tenant::default()).then(|| Arc::new(tenant));
         let (rules, dynamic) = (listener.rules_file.clone(), listener.dynamic_security_file.clone());
-        Self { passwords, acl, rules, dynamic, tokens, tenant }
+        Self { passwords, acl, rules, dynamic, tokens, services, tenant }
     }
 
     fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         let keys = self.tokens.iter().filter_map(|tokens| tokens.key_file.as_ref());
-        self.passwords.iter().chain(&self.acl).chain(&self.rules).chain(keys)
+        let files = self.passwords.iter().chain(&self.acl).chain(&self.rules);
+        files.chain(keys).chain(self.services.paths())
     }
 
-    /// The tenant of clients with tokens: the issuer says who they are.
-    fn bearers(&self) -> Option<Arc<Tenant>> {
-        let users = self.tokens.as_ref()?.place_of_users().into_boxed_str();
+    /// The tenants of clients for whom somebody else vouches, and who says who they are.
+    fn bearers(&self) -> Vec<(Voucher, Arc<Tenant>)> {
         let mount = self.tenant.as_ref().map(|tenant| tenant.mount.clone()).unwrap_or_default();
-        Some(Arc::new(Tenant { users, mount }))
+        let tokens = self.tokens.iter().map(|source| (Voucher::Token, source.place_of_users()));
+        let services = self.services.vouchers().map(|voucher| (voucher, voucher.prefix().to_owned()));
+        let tenant = |(voucher, users): (Voucher, String)| {
+            (voucher, Arc::new(Tenant { users: users.into(), mount: mount.clone() }))
+        };
+        tokens.chain(services).map(tenant).collect()
     }
 
     /// The name under which records know the rules.
@@ -75,12 +84,13 @@ pub(crate) fn paths(listener: &Listener) -> impl Iterator<Item = &PathBuf> {
 }
 
 /// The name of the place that says which user a name means: the next process gives it the same name.
-fn place_of_users(listener: &Listener, tokens: Option<&TokenSource>) -> String {
+fn place_of_users(listener: &Listener, tokens: Option<&TokenSource>, services: &Services) -> String {
     if let Some(path) = listener.password_file.as_ref().or(listener.dynamic_security_file.as_ref()) {
         return path.to_string_lossy().into_owned();
     }
     if listener.client_certificate_identity == CertificateIdentity::None {
-        return tokens.map(TokenSource::place_of_users).unwrap_or_default();
+        let service = || services.vouchers().next().map(|voucher| voucher.prefix().to_owned());
+        return tokens.map(TokenSource::place_of_users).or_else(service).unwrap_or_default();
     }
     let authorities = listener.tls_client_ca.iter().map(|path| path.to_string_lossy());
     format!("ca:{}", authorities.collect::<Vec<_>>().join(":"))
@@ -103,6 +113,8 @@ struct Place {
     contents: u64,
     /// Hash of the keys of tokens.
     token_contents: u64,
+    /// Hash of the files of servers elsewhere.
+    service_contents: u64,
     /// Whether a listener has the realm. The rules of another realm hold for its sessions as they were read last.
     is_used: bool,
 }
@@ -121,6 +133,7 @@ pub(crate) struct AccessFiles {
     /// The fetched keys of tokens that were read last.
     keys: Option<Arc<TokenKeys>>,
     figures: Arc<Figures>,
+    questions: Arc<services::Figures>,
 }
 
 /// Values below `$SYS/broker/access/`.
@@ -161,8 +174,16 @@ impl NextAccess {
 impl AccessFiles {
     /// A list without realms and files.
     fn new() -> Self {
-        let (realms, seen, figures) = (Vec::new(), Vec::new(), Arc::default());
-        Self { realms, dynamic_contents: 0, seen, is_pending: false, jwks: Jwks::new(), keys: None, figures }
+        Self {
+            realms: Vec::new(),
+            dynamic_contents: 0,
+            seen: Vec::new(),
+            is_pending: false,
+            jwks: Jwks::new(),
+            keys: None,
+            figures: Arc::default(),
+            questions: Arc::default(),
+        }
     }
 
     /// Reads the files of all listeners. Returns also the realm of each listener.
@@ -208,7 +229,7 @@ impl AccessFiles {
         former: &[Option<usize>],
     ) -> io::Result<NextAccess> {
         let source = TokenSource::of(&config.jwt);
-        let files = config.listeners.iter().map(|listener| Files::of(listener, source.as_ref()));
+        let files = config.listeners.iter().map(|listener| Files::of(listener, config, source.as_ref()));
         let (mut realms, of_listeners) = assign(&self.realms, before, &files.collect::<Vec<Files>>(), former);
         if realms.len() > REALMS_MAX {
             let text =
@@ -244,6 +265,7 @@ impl AccessFiles {
         let is_same = |(new, old): (&Place, &Place)| {
             new.files == old.files
                 && (new.contents, new.token_contents) == (old.contents, old.token_contents)
+                && new.service_contents == old.service_contents
                 && new.is_used == old.is_used
         };
         let is_other = dynamic_contents != self.dynamic_contents
@@ -292,8 +314,9 @@ impl AccessFiles {
     }
 
     /// The values for `$SYS`.
-    pub(crate) fn instruments(&self) -> [Arc<dyn Instruments>; 2] {
-        [Arc::clone(&self.figures) as Arc<dyn Instruments>, self.jwks.instruments()]
+    pub(crate) fn instruments(&self) -> [Arc<dyn Instruments>; 3] {
+        let (figures, questions) = (Arc::clone(&self.figures), Arc::clone(&self.questions));
+        [figures as Arc<dyn Instruments>, questions as Arc<dyn Instruments>, self.jwks.instruments()]
     }
 
     /// Fetches the keys of tokens from the place in the configuration from now on.
@@ -358,7 +381,15 @@ impl AccessFiles {
                 }
                 Err(error) => return Err(error),
             };
-            let access = access.with_tokens(tokens);
+            let (services, service_contents) = match place.files.services.read(&self.questions) {
+                Ok(read) => read,
+                Err(error) if may_stay(&error) => {
+                    tracing::warn!(%error, "servers that know users stay as they were at the start");
+                    (Arc::clone(place.access.services()), place.service_contents)
+                }
+                Err(error) => return Err(error),
+            };
+            let access = access.with_tokens(tokens).with_services(services);
             let own = dynamic.as_ref().filter(|_| place.files.dynamic.is_some());
             let access = match own {
                 Some((dynamic, _)) => access.with_dynamic_security(Arc::clone(dynamic)),
@@ -366,6 +397,7 @@ impl AccessFiles {
             };
             place.access = Arc::new(access);
             (place.contents, place.token_contents) = (contents, token_contents);
+            place.service_contents = service_contents;
         }
         let Some((dynamic, contents)) = dynamic else { return Ok(self.dynamic_contents) };
         realms.iter_mut().for_each(|place| place.use_dynamic_security(&dynamic));
@@ -415,8 +447,9 @@ impl AccessFiles {
 
 impl Place {
     fn has_files(&self) -> bool {
-        let Files { dynamic, tokens, .. } = &self.files;
-        self.is_used && (self.files.paths().next().is_some() || dynamic.is_some() || tokens.is_some())
+        let Files { dynamic, tokens, services, .. } = &self.files;
+        let has_others = dynamic.is_some() || tokens.is_some() || services.vouchers().next().is_some();
+        self.is_used && (has_others || self.files.paths().next().is_some())
     }
 
     /// Replaces dynamic security, if the realm has some.
@@ -455,6 +488,7 @@ fn assign(
                     access: Arc::default(),
                     contents: 0,
                     token_contents: 0,
+                    service_contents: 0,
                     is_used: true,
                 });
                 realms.len() - 1

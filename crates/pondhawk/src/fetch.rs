@@ -22,7 +22,7 @@ pub(crate) fn fetch(url: &str) -> Result<Vec<u8>, String> {
 }
 
 fn fetch_trusting(url: &str, roots: impl Fn() -> RootCerts) -> Result<Vec<u8>, String> {
-    let mut answer = agent(url, roots).get(url).call().map_err(|error| error.to_string())?;
+    let mut answer = agent(url, DEADLINE, roots).get(url).call().map_err(|error| error.to_string())?;
     if answer.status() != 200 {
         return Err(format!("the status is {}", answer.status().as_u16()));
     }
@@ -30,10 +30,10 @@ fn fetch_trusting(url: &str, roots: impl Fn() -> RootCerts) -> Result<Vec<u8>, S
     body.read_to_vec().map_err(|error| error.to_string())
 }
 
-/// A client for one request: certificates of the system may be other ones the next time.
-fn agent(url: &str, roots: impl Fn() -> RootCerts) -> Agent {
+/// A client whose requests end in time. It follows no redirects, and a failure of HTTP is no error.
+pub(crate) fn agent(url: &str, timeout: Duration, roots: impl Fn() -> RootCerts) -> Agent {
     let mut config = Agent::config_builder()
-        .timeout_global(Some(DEADLINE))
+        .timeout_global(Some(timeout))
         .max_redirects(0)
         .max_redirects_will_error(false)
         .http_status_as_error(false)

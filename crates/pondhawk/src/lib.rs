@@ -29,6 +29,7 @@ mod process;
 mod reload;
 mod running;
 mod serve;
+mod services;
 mod sinks;
 mod stack;
 mod stamp;

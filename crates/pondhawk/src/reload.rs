@@ -20,7 +20,7 @@ use crate::logging::Logging;
 use crate::running::Running;
 use crate::stamp::Stamp;
 use crate::watch::Watch;
-use crate::{access, certificates, stack};
+use crate::{access, certificates, services, stack};
 
 /// The reason for a reload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,8 +219,8 @@ struct Read {
 /// The files that a configuration names, and that a reload reads.
 fn named(config: &Config) -> Vec<PathBuf> {
     let of = |listener| certificates::paths(listener).chain(access::paths(listener)).cloned();
-    let mut paths: Vec<PathBuf> =
-        config.listeners.iter().flat_map(of).chain(config.jwt.key_file.clone()).collect();
+    let of_vouchers = config.jwt.key_file.iter().chain(services::paths(config)).cloned();
+    let mut paths: Vec<PathBuf> = config.listeners.iter().flat_map(of).chain(of_vouchers).collect();
     paths.sort();
     paths.dedup();
     paths

@@ -135,9 +135,9 @@ impl Running {
     }
 
     /// The values for `$SYS`.
-    pub(crate) fn instruments(&self) -> [Arc<dyn Instruments>; 3] {
-        let [access, tokens] = self.access.instruments();
-        [self.certificates.instruments(), access, tokens]
+    pub(crate) fn instruments(&self) -> Vec<Arc<dyn Instruments>> {
+        let of_access = self.access.instruments();
+        of_access.into_iter().chain([self.certificates.instruments()]).collect()
     }
 
     /// Whether there is no file and no socket to look at from time to time.
@@ -375,7 +375,11 @@ fn dismissal(old: &Listener, new: &Listener, has_same_realm: bool) -> Option<Dis
         Some(Dismissal::Everybody)
     } else if old.allow_anonymous && !new.allow_anonymous {
         Some(Dismissal::Strangers)
-    } else if old.password_file.is_none() && new.password_file.is_some() || !old.jwt && new.jwt {
+    } else if old.password_file.is_none() && new.password_file.is_some()
+        || !old.jwt && new.jwt
+        || !old.http_auth && new.http_auth
+        || !old.ldap && new.ldap
+    {
         Some(Dismissal::Unproved)
     } else {
         None

@@ -27,7 +27,9 @@ use crate::reload::{Cause, Reload};
 use crate::running::Running;
 use crate::upkeep::Backups;
 use crate::watchdog::Watchdog;
-use crate::{FileLayer, access, admin, banner, certificates, limits, logging, process, store, variables};
+use crate::{
+    FileLayer, access, admin, banner, certificates, limits, logging, process, services, store, variables,
+};
 
 /// Runs the broker until SIGTERM or SIGINT, then disconnects its clients and returns.
 ///
@@ -110,7 +112,7 @@ fn become_user(successor: &Successor, config: &Config) -> io::Result<()> {
     successor.take_over()?;
     let of_listener = |listener| certificates::paths(listener).chain(access::paths(listener));
     let of_listeners = config.listeners.iter().flat_map(of_listener);
-    for path in of_listeners.chain(&config.jwt.key_file) {
+    for path in of_listeners.chain(&config.jwt.key_file).chain(services::paths(config)) {
         if let Err(error) = File::open(path) {
             tracing::error!(
                 %error,

@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use auth::{Algorithm, BEARERS, TokenKeys, TokenRules, Tokens};
+use auth::{Algorithm, TokenKeys, TokenRules, Tokens, Voucher};
 use config::Jwt;
 
 use crate::access::parse;
@@ -39,7 +39,7 @@ impl TokenSource {
     pub(crate) fn place_of_users(&self) -> String {
         let file = || self.key_file.as_ref().map(|path| path.to_string_lossy().into_owned());
         let issuer = self.rules.issuer.clone().or_else(|| self.keys_url.clone()).or_else(file);
-        format!("{BEARERS}{}", issuer.unwrap_or_default())
+        format!("{}{}", Voucher::Token.prefix(), issuer.unwrap_or_default())
     }
 
     /// Reads the file of keys, and adds the keys that were fetched. Returns also the hash of both.

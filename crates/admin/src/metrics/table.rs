@@ -113,6 +113,7 @@ pub const METRICS: &[Metric] = &[
             "anonymous" => "refused/anonymous",
             "password" => "refused/password",
             "guessing" => "refused/guessing",
+            "unreachable" => "refused/unreachable",
             "verify_busy" => "refused/verify_busy",
             "token_malformed" => "refused/token/malformed",
             "token_algorithm" => "refused/token/algorithm",

@@ -13,6 +13,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
+use crate::{Bearer, Voucher};
+
 pub use algorithm::Algorithm;
 pub use keys::{KeysError, TokenKeys};
 
@@ -64,20 +66,6 @@ pub struct Tokens {
     keys: TokenKeys,
     /// Counts tokens whose key is not there.
     missed: Arc<AtomicU64>,
-}
-
-/// The beginning of the place of user names ([`base::Tenant::users`]) that tokens name.
-pub const BEARERS: &str = "jwt:";
-
-/// The user whom a token proves.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bearer {
-    /// The user name in the token.
-    pub user: Arc<str>,
-    /// A number that stands for the key that has signed the token.
-    pub key: NonZeroU64,
-    /// The first second, since 1970, at which the token is not good any more; `None` if it does not expire.
-    pub until_unix_secs: Option<u64>,
 }
 
 /// The reason why a token proves nothing.
@@ -197,7 +185,7 @@ impl Tokens {
         if user.is_some_and(|user| user != name) {
             return Err(TokenProblem::OtherUser);
         }
-        Ok(Bearer { user: name.into(), key, until_unix_secs })
+        Ok(Bearer { user: name.into(), voucher: Voucher::Token, key, until_unix_secs })
     }
 
     /// The key that has signed a token, as a number.

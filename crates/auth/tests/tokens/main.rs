@@ -1,10 +1,12 @@
 //! Tokens: those that other programs have signed, and those of attackers.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use auth::{
-    Access, Admission, Algorithm, Check, KeysError, Login, PasswordHash, Refusal, Scheme, TOKEN_BYTES_MAX,
-    TokenKeys, TokenProblem, TokenRules, Tokens, Users,
+    Access, Admission, Algorithm, Check, KeysError, Login, PasswordHash, Question, Refusal, Scheme,
+    TOKEN_BYTES_MAX, TokenKeys, TokenProblem, TokenRules, Tokens, UserService, UserSource, Users, Verdict,
+    Voucher,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -165,6 +167,7 @@ fn admission(access: &Access, user: Option<&str>, password: &str, may_be_anonymo
         Admission::Verify(_, Check::Token(_)) => "token",
         Admission::Verify(_, Check::Scram(_)) => unreachable!("CONNECT alone has no proof"),
         Admission::Verify(_, Check::Password(_)) => "password",
+        Admission::Verify(_, Check::Service(_)) => "service",
         Admission::Refused(Refusal::Password) => "refused",
         Admission::Refused(Refusal::Anonymous) => "anonymous refused",
         Admission::Admitted(identity) => identity.map_or("anonymous", |_| "named"),
@@ -194,4 +197,38 @@ fn a_password_with_the_form_of_a_token_is_one_where_there_are_tokens() {
     }
     assert_eq!(admission(&both, None, "", false), "anonymous refused");
     assert_eq!(admission(&both, None, &token, false), "token");
+}
+
+#[derive(Debug)]
+struct Nobody;
+
+impl UserService for Nobody {
+    fn ask(&self, _: &Question<'_>) -> Verdict {
+        Verdict::Unknown
+    }
+}
+
+#[test]
+fn a_service_is_asked_about_names_that_are_no_users_here() {
+    let source = UserSource::new(Voucher::Http, "a", Duration::ZERO, Arc::new(Nobody));
+    let with = |access: Access| access.with_services(Arc::from([source.clone()]));
+    let only = with(Access::default());
+    let users = with(Access::new(Some(users()), None));
+    let tokens = with(Access::default().with_tokens(Some(Arc::new(tokens()))));
+    let token = token(r#"{"sub":"frog"}"#);
+    let rows = [
+        (Some("ann"), "secret", "service", "password", "service"),
+        (Some("newt"), "secret", "service", "service", "service"),
+        (Some("newt"), &*token, "service", "service", "token"),
+        (None, &token, "anonymous refused", "anonymous refused", "token"),
+        (Some("newt"), "", "refused", "refused", "refused"),
+        (None, "secret", "anonymous refused", "anonymous refused", "anonymous refused"),
+        (Some(""), "secret", "anonymous refused", "anonymous refused", "anonymous refused"),
+    ];
+    for (user, password, of_service, of_users, of_tokens) in rows {
+        let found = [&only, &users, &tokens].map(|access| admission(access, user, password, false));
+        assert_eq!(found, [of_service, of_users, of_tokens], "{user:?} {password:?}");
+    }
+    assert_eq!(admission(&only, None, "", true), "anonymous");
+    assert!(only.vouches(source.number()) && !Access::default().vouches(source.number()));
 }

@@ -1,13 +1,14 @@
-//! Clients whose password is a token: let in under the name in it, and disconnected when it expires.
+//! Clients for whom somebody else vouches, by a token or by an answer: let in under the name in it, and disconnected when it
+//! expires.
 
 use std::sync::Arc;
 
-use auth::{Bearer, TokenProblem};
+use auth::{Bearer, TokenProblem, Unchecked, Voucher};
 use base::{ConnectionId, Now, Principal};
 use protocol::Claim;
 use wire::{ConnectRefusal, DisconnectReason};
 
-use super::{DISABLED, OTHER_ID, Stranger};
+use super::{DISABLED, OTHER_ID, Stranger, WRONG};
 use crate::client::Client;
 use crate::effects::Outside;
 use crate::{Effects, Shard};
@@ -22,7 +23,7 @@ impl Client {
 }
 
 impl Shard {
-    /// A token has proved who a client is.
+    /// A token, or a server elsewhere, has proved who a client is.
     pub(super) fn let_in_bearer(
         &mut self,
         id: ConnectionId,
@@ -33,10 +34,19 @@ impl Shard {
         let Some(client) = self.clients.get_mut(id) else { return };
         let (entry, realms) = (self.entries.of(client), self.guard.current());
         let access = realms.access(entry.realm);
-        // Keys may have changed meanwhile.
-        let tokens = access.and_then(|access| access.tokens());
-        if !tokens.is_some_and(|tokens| tokens.has_key(bearer.key)) {
-            return self.turn_away_stranger(id, Stranger::of_token(TokenProblem::UnknownKey), claim, to);
+        // Keys and servers may have changed meanwhile.
+        if !access.is_some_and(|access| access.vouches(bearer.key)) {
+            let stranger = match bearer.voucher {
+                Voucher::Token => Stranger::of_token(TokenProblem::UnknownKey),
+                Voucher::Http | Voucher::Ldap => Stranger::of(Unchecked::Unreachable),
+            };
+            return self.turn_away_stranger(id, stranger, claim, to);
+        }
+        // The name has become that of a user with a password meanwhile.
+        let is_other =
+            bearer.voucher != Voucher::Token && access.is_some_and(|access| access.knows(&bearer.user));
+        if is_other {
+            return self.turn_away_stranger(id, WRONG, claim, to);
         }
         if access.is_some_and(|access| access.is_disabled(&bearer.user)) {
             return self.turn_away_stranger(id, DISABLED, claim, to);
@@ -49,15 +59,15 @@ impl Shard {
             client.make_aside().until_unix_secs = Some(until);
             self.arm(id, to.now);
         }
-        let (user, tenant) = (Some(Arc::clone(&bearer.user)), realms.bearers(entry.realm));
+        let (user, tenant) = (Some(Arc::clone(&bearer.user)), realms.bearers(entry.realm, bearer.voucher));
         let proof = Some(bearer.key);
         self.claim(id, claim, Principal { user, is_proved: true, proof, realm: entry.realm, tenant }, to);
     }
 
-    /// Ends a connection whose token has expired.
+    /// Ends a connection whose token, or whose answer of a server elsewhere, has expired.
     pub(crate) fn end_expired(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
         self.counters.ended_token_expired.add(1);
-        self.give_up(id, DisconnectReason::NotAuthorized, "its token has expired", to);
+        self.give_up(id, DisconnectReason::NotAuthorized, "its token has expired, or its login", to);
     }
 }
 

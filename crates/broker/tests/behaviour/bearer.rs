@@ -1,8 +1,13 @@
-//! Clients with tokens: their answers, and the end of their connections.
+//! Clients for whom a token or a server elsewhere vouches: their answers, and the end of their connections.
 
 use std::sync::Arc;
 
-use auth::{Access, Bearer, Checked, DynamicSecurity, Realms, TokenKeys, TokenProblem, TokenRules, Tokens};
+use std::time::Duration;
+
+use auth::{
+    Access, Bearer, Checked, DynamicSecurity, PasswordHash, Question, Realms, Scheme, TokenKeys,
+    TokenProblem, TokenRules, Tokens, UserService, UserSource, Users, Verdict, Voucher,
+};
 use base::{Realm, Tenant};
 use wire::{Binary, Connect, Version};
 
@@ -19,9 +24,10 @@ fn tokens(secret: &str) -> Arc<Tokens> {
 }
 
 fn realms(access: Access) -> Realms {
-    let place = |users: &str| Some(Arc::new(Tenant { users: users.into(), mount: "".into() }));
+    let place = |users: &str| Arc::new(Tenant { users: users.into(), mount: "".into() });
     let realms = Realms::new(vec![("".into(), Arc::new(access))]);
-    realms.with_tenants(vec![place("users")]).with_bearers(vec![place("jwt:pond")])
+    let bearers = vec![(Voucher::Token, place("jwt:pond")), (Voucher::Http, place("http:"))];
+    realms.with_tenants(vec![Some(place("users"))]).with_bearers(vec![bearers])
 }
 
 fn with_secret(secret: &str) -> Realms {
@@ -46,8 +52,8 @@ fn come(world: &mut World, version: Version, until_unix_secs: Option<u64>) -> Pe
     let peer = world.accept(0, version);
     world.send(peer, &connect(version, "f1", TOKEN).into());
     let key = tokens(SECRET).check(TOKEN.as_bytes(), None, 0).expect("a token").key;
-    let bearer = Box::new(Bearer { user: "frog".into(), key, until_unix_secs });
-    world.verify(0, Some(&Checked::Token(bearer)));
+    let bearer = Bearer { user: "frog".into(), voucher: Voucher::Token, key, until_unix_secs };
+    world.verify(0, Some(&Checked::Bearer(Box::new(bearer))));
     let packets = world.packets(peer);
     assert!(packets[0].starts_with("CONNACK Success"), "{packets:?}");
     peer
@@ -194,7 +200,7 @@ fn a_session_of_a_token_belongs_to_its_issuer() {
     let principal = |realms: &Realms, is_bearer: bool| base::Principal {
         user: Some("frog".into()),
         is_proved: true,
-        tenant: if is_bearer { realms.bearers(Realm(0)) } else { realms.tenant(Realm(0)) },
+        tenant: if is_bearer { realms.bearers(Realm(0), Voucher::Token) } else { realms.tenant(Realm(0)) },
         ..base::Principal::default()
     };
     let realms = with_secret(SECRET);
@@ -204,4 +210,91 @@ fn a_session_of_a_token_belongs_to_its_issuer() {
     assert!(realms.may_have(&bearer), "nobody can tell whom the issuer knows");
     let dynamic = realms.with_dynamic_security(&Arc::default());
     assert!(!dynamic.is_same_user(&bearer, &user), "commands change no places");
+}
+
+/// A service with one answer.
+#[derive(Debug)]
+struct Service(Verdict);
+
+impl UserService for Service {
+    fn ask(&self, _: &Question<'_>) -> Verdict {
+        self.0
+    }
+}
+
+const KNOWN: Verdict = Verdict::Known { until_unix_secs: None };
+
+fn with_service(place: &str, verdict: Verdict) -> Access {
+    let source = UserSource::new(Voucher::Http, place, Duration::ZERO, Arc::new(Service(verdict)));
+    Access::default().with_services(Arc::from([source]))
+}
+
+/// The answer to a client whom the service has been asked about, after the rules have changed to `then`.
+fn answer(verdict: Verdict, password: &str, then: Option<Access>) -> (World, Peer, String) {
+    let mut world = World::new(1);
+    world.replace_realms(realms(with_service("a", verdict)));
+    let peer = world.accept(0, Version::V5);
+    world.send(peer, &connect(Version::V5, "f1", password).into());
+    if let Some(then) = then {
+        world.replace_realms(realms(then));
+    }
+    world.verify(0, None);
+    let answer = world.packets(peer).first().cloned().unwrap_or_default();
+    (world, peer, answer)
+}
+
+#[test]
+fn a_service_decides_about_names_that_are_no_users_here() {
+    for (verdict, expected) in [
+        (KNOWN, "Success"),
+        (Verdict::Denied, "Bad User Name or Password"),
+        (Verdict::Unknown, "Bad User Name or Password"),
+        (Verdict::Unreachable, "Server unavailable"),
+    ] {
+        let (_, _, answer) = answer(verdict, "croak", None);
+        assert!(answer.starts_with(&format!("CONNACK {expected}")), "{verdict:?}: {answer}");
+    }
+    // Directories take an empty password for a stranger, and let the stranger in.
+    let (world, _, answer) = answer(KNOWN, "", None);
+    assert!(answer.contains("Bad User Name or Password"), "{answer}");
+    let totals = broker::Totals::of(world.counters.iter().map(|counters| &**counters));
+    assert_eq!((totals.refused_password, totals.refused_unreachable), (1, 0));
+}
+
+#[test]
+fn an_answer_counts_only_as_long_as_its_service_does() {
+    let users = || {
+        let mut users = Users::default();
+        let hash = PasswordHash::new(Scheme::MOSQUITTO, b"hop", b"twelve bytes").expect("a hash");
+        users.add("frog", hash).expect("a user");
+        users
+    };
+    let (_, _, other) = answer(KNOWN, "croak", Some(with_service("b", KNOWN)));
+    assert!(other.contains("Server unavailable"), "{other}");
+    let local = with_service("a", KNOWN);
+    let local = Access::new(Some(users()), None).with_services(local.services().clone());
+    let (_, _, local) = answer(KNOWN, "croak", Some(local));
+    assert!(local.contains("Bad User Name or Password"), "the name is that of a user here by now: {local}");
+    // A connected client goes when its service does.
+    let (mut world, peer, _) = answer(KNOWN, "croak", None);
+    let replace = |world: &mut World, access| {
+        world.replace_realms(realms(access));
+        world.shards[0].users_changed();
+        world.end_turn(0);
+    };
+    replace(&mut world, with_service("a", Verdict::Denied));
+    assert!(!world.socket(peer).closed, "the same service, whatever it would say now");
+    replace(&mut world, with_service("b", KNOWN));
+    assert_eq!(world.packets(peer), ["DISCONNECT Not authorized"]);
+}
+
+#[test]
+fn an_answer_may_end_the_connection_later() {
+    let until_unix_secs = Some(World::new(1).now.unix_ms / 1_000 + 10);
+    let (mut world, peer, answer) = answer(Verdict::Known { until_unix_secs }, "croak", None);
+    assert!(answer.starts_with("CONNACK Success"), "{answer}");
+    world.wait(9_500);
+    assert!(!world.socket(peer).closed);
+    world.wait(700);
+    assert_eq!(world.packets(peer), ["DISCONNECT Not authorized"]);
 }

@@ -69,10 +69,11 @@ fn what_is_behind_connect_waits_for_the_check_of_the_password() {
 #[test]
 fn each_outcome_of_a_check_has_its_answer_and_its_counter() {
     type Counted = fn(&broker::Totals) -> u64;
-    let rows: [(Option<Checked>, &str, Counted); 4] = [
+    let rows: [(Option<Checked>, &str, Counted); 5] = [
         (Some(Checked::Wrong), "Bad User Name or Password", |t| t.refused_password),
         (Some(Checked::Not(Unchecked::Busy)), "Server busy", |t| t.refused_verify_busy),
         (Some(Checked::Not(Unchecked::Guessing)), "Server busy", |t| t.refused_guessing),
+        (Some(Checked::Not(Unchecked::Unreachable)), "Server unavailable", |t| t.refused_unreachable),
         (None, "Server busy", |t| t.refused_verify_busy),
     ];
     for (checked, answer, counter) in rows {

@@ -1,0 +1,48 @@
+//! Users for whom somebody else vouches: the issuer of a token, or a server elsewhere.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+/// A user for whom somebody else vouches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bearer {
+    /// The user name, as the token or CONNECT has it.
+    pub user: Arc<str>,
+    /// The kind of who vouches for the user.
+    pub voucher: Voucher,
+    /// A number that stands for the key that has signed the token, or for the server.
+    pub key: NonZeroU64,
+    /// The first second, since 1970, at which the user must log in again; `None` if there is none.
+    pub until_unix_secs: Option<u64>,
+}
+
+/// The kind of who vouches for a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Voucher {
+    /// The issuer of a token.
+    Token,
+    /// A service over HTTP.
+    Http,
+    /// A directory over LDAP.
+    Ldap,
+}
+
+impl Voucher {
+    const ALL: [Self; 3] = [Self::Token, Self::Http, Self::Ldap];
+
+    /// The beginning of the place of user names ([`base::Tenant::users`]) of such users. A service and a directory have no more
+    /// than this, because they may move to another address, and their users stay the same.
+    #[must_use]
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Self::Token => "jwt:",
+            Self::Http => "http:",
+            Self::Ldap => "ldap:",
+        }
+    }
+
+    /// Whether somebody else vouches for the users of this place.
+    pub(crate) fn has(users: &str) -> bool {
+        Self::ALL.iter().any(|voucher| users.starts_with(voucher.prefix()))
+    }
+}

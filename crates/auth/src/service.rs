@@ -1,0 +1,217 @@
+//! Users whom a server elsewhere knows: a service over HTTP, or a directory over LDAP.
+//!
+//! The crate has no sockets. A caller implements [`UserService`], and runs a [`ServiceCheck`] on a thread that may wait.
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{Bearer, Checked, Unchecked, Voucher};
+
+/// A server elsewhere that knows users.
+pub trait UserService: fmt::Debug + Send + Sync {
+    /// Asks about a user name and a password. The call waits for the answer, within a time limit of its own.
+    fn ask(&self, question: &Question<'_>) -> Verdict;
+}
+
+/// A user name and a password, and the client that gave them in CONNECT.
+#[derive(Clone, Copy)]
+pub struct Question<'a> {
+    /// The user name. It is not empty.
+    pub user: &'a str,
+    /// The password. It is not empty: directories take an empty one for a stranger, and let the stranger in.
+    pub password: &'a [u8],
+    /// The client identifier, also if the broker has assigned it.
+    pub client_id: &'a str,
+}
+
+/// The answer of a server about a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The password is that of the user.
+    Known {
+        /// The first second, since 1970, at which the answer is not good any more; `None` if it stays good.
+        until_unix_secs: Option<u64>,
+    },
+    /// The client may not log in. No other server is asked.
+    Denied,
+    /// The server does not know the user. Another one may.
+    Unknown,
+    /// There was no answer in time, or none that can be understood.
+    Unreachable,
+}
+
+/// A server that is asked about users, with its place in the configuration.
+#[derive(Debug, Clone)]
+pub struct UserSource {
+    voucher: Voucher,
+    /// Stands for the server and its settings.
+    number: NonZeroU64,
+    remembers: Duration,
+    service: Arc<dyn UserService>,
+}
+
+impl UserSource {
+    /// A server. `place` is its address with all settings that change the meaning of an answer: users whom another place has
+    /// let in must log in again. An answer that lets a client in is good for the same client for the time that `remembers`
+    /// says.
+    #[must_use]
+    pub fn new(voucher: Voucher, place: &str, remembers: Duration, service: Arc<dyn UserService>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (voucher.prefix(), place).hash(&mut hasher);
+        let number = NonZeroU64::new(hasher.finish()).unwrap_or(NonZeroU64::MIN);
+        Self { voucher, number, remembers, service }
+    }
+
+    /// The kind of the server.
+    #[must_use]
+    pub fn voucher(&self) -> Voucher {
+        self.voucher
+    }
+
+    /// A number that stands for the server, as [`Bearer::key`] has it.
+    #[must_use]
+    pub fn number(&self) -> NonZeroU64 {
+        self.number
+    }
+}
+
+/// A user name and a password that servers elsewhere are asked about.
+#[derive(Clone)]
+pub struct ServiceCheck {
+    sources: Arc<[UserSource]>,
+    user: Arc<str>,
+    password: Box<[u8]>,
+    client_id: Box<str>,
+}
+
+impl ServiceCheck {
+    /// A check that asks these servers in this order.
+    pub(crate) fn new(sources: &Arc<[UserSource]>, question: Question<'_>) -> Self {
+        let Question { user, password, client_id } = question;
+        let (user, password, client_id) = (user.into(), password.into(), client_id.into());
+        Self { sources: Arc::clone(sources), user, password, client_id }
+    }
+
+    /// Asks the servers one after the other, at a time in seconds since 1970. Waits for each of them.
+    ///
+    /// The first that knows the user, or denies the client, decides. If none decides and one of them does not answer, the
+    /// password is [not checked](Checked::Not): the user may be that one's.
+    #[must_use]
+    pub fn run(&self, unix_secs: u64) -> Checked {
+        let question = Question { user: &self.user, password: &self.password, client_id: &self.client_id };
+        let mut otherwise = Checked::Wrong;
+        for source in &*self.sources {
+            match source.service.ask(&question) {
+                Verdict::Known { until_unix_secs }
+                    if until_unix_secs.is_none_or(|until| until > unix_secs) =>
+                {
+                    return Checked::Bearer(Box::new(Bearer {
+                        user: Arc::clone(&self.user),
+                        voucher: source.voucher,
+                        key: source.number,
+                        until_unix_secs,
+                    }));
+                }
+                Verdict::Known { .. } | Verdict::Denied => return otherwise,
+                Verdict::Unknown => {}
+                Verdict::Unreachable => otherwise = Checked::Not(Unchecked::Unreachable),
+            }
+        }
+        otherwise
+    }
+
+    /// The time for which an answer of the server with this [number](Bearer::key) is remembered.
+    #[must_use]
+    pub fn remembers(&self, number: NonZeroU64) -> Duration {
+        let source = self.sources.iter().find(|source| source.number == number);
+        source.map_or(Duration::ZERO, |source| source.remembers)
+    }
+
+    /// A number that stands for the user name.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        crate::users::number(&self.user)
+    }
+
+    /// Memory of the check, in bytes.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        size_of::<Self>() + self.user.len() + self.password.len() + self.client_id.len()
+    }
+
+    /// The parts that make two questions the same, as bytes.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = Vec<u8>> {
+        let sources = self.sources.iter().flat_map(|source| source.number.get().to_le_bytes()).collect();
+        [sources, self.user.as_bytes().to_vec(), self.password.to_vec(), self.client_id.as_bytes().to_vec()]
+            .into_iter()
+    }
+}
+
+/// The password stays out of logs.
+impl fmt::Debug for Question<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { user, client_id, .. } = self;
+        f.debug_struct("Question").field("user", user).field("client_id", client_id).finish_non_exhaustive()
+    }
+}
+
+/// The password stays out of logs.
+impl fmt::Debug for ServiceCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServiceCheck").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A service with one answer.
+    #[derive(Debug)]
+    struct Always(Verdict);
+
+    impl UserService for Always {
+        fn ask(&self, _: &Question<'_>) -> Verdict {
+            self.0
+        }
+    }
+
+    fn run(verdicts: &[Verdict]) -> Checked {
+        let source = |(place, verdict): (usize, &Verdict)| {
+            let service = Arc::new(Always(*verdict));
+            UserSource::new(Voucher::Http, &place.to_string(), Duration::ZERO, service)
+        };
+        let sources: Arc<[UserSource]> = verdicts.iter().enumerate().map(source).collect();
+        let question = Question { user: "frog", password: b"croak", client_id: "f1" };
+        ServiceCheck::new(&sources, question).run(100)
+    }
+
+    const KNOWN: Verdict = Verdict::Known { until_unix_secs: None };
+
+    #[test]
+    fn the_first_server_that_knows_the_user_decides() {
+        use Verdict::{Denied, Unknown, Unreachable};
+        let known = |verdicts: &[Verdict]| matches!(run(verdicts), Checked::Bearer(_));
+        for admitted in [&[KNOWN][..], &[KNOWN, Denied], &[Unknown, KNOWN], &[Unreachable, KNOWN]] {
+            assert!(known(admitted), "{admitted:?}");
+        }
+        for wrong in [&[Denied][..], &[Denied, KNOWN], &[Unknown], &[Unknown, Unknown], &[Unknown, Denied]] {
+            assert_eq!(run(wrong), Checked::Wrong, "{wrong:?}");
+        }
+        for none in
+            [&[Unreachable][..], &[Unreachable, Unknown], &[Unknown, Unreachable], &[Unreachable, Denied]]
+        {
+            assert_eq!(run(none), Checked::Not(Unchecked::Unreachable), "{none:?}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_over_lets_nobody_in() {
+        let until = |secs| run(&[Verdict::Known { until_unix_secs: Some(secs) }, KNOWN]);
+        assert!(matches!(until(101), Checked::Bearer(bearer) if bearer.until_unix_secs == Some(101)));
+        assert_eq!(until(100), Checked::Wrong);
+    }
+}

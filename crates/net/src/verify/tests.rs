@@ -1,0 +1,275 @@
+//! Who waits for whom, and who is refused without a check.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use auth::{
+    Access, Admission, Login, PasswordHash, Question, Scheme, TokenCheck, TokenKeys, TokenProblem,
+    TokenRules, Tokens, UserService, UserSource, Users, Verdict, Voucher,
+};
+
+use super::*;
+
+fn users() -> Users {
+    let mut users = Users::default();
+    for name in ["frog", "toad"] {
+        let hash = PasswordHash::new(Scheme::MOSQUITTO, b"right", b"twelve bytes").expect("a hash");
+        users.add(name, hash).expect("a user");
+    }
+    users
+}
+
+/// A verifier whose threads are the test.
+struct Desk(Arc<Verifier>);
+
+impl Desk {
+    fn new() -> Self {
+        Self(Verifier::new().expect("random numbers"))
+    }
+
+    /// The answers of the clerk, each with its connection, after another password has come.
+    fn submit(&self, slot: u32, address: &str, (user, password): (&str, &[u8])) -> Vec<(u32, Checked)> {
+        let peer = Peer::from(std::net::SocketAddr::new(address.parse().expect("an address"), 1));
+        let connection = ConnectionId { slot, generation: 0 };
+        let check = users().check(user, password).into();
+        self.0.submit(0, (ShardId::new(0), connection), &peer, check);
+        self.sort(0)
+    }
+
+    fn sort(&self, now_ms: u64) -> Vec<(u32, Checked)> {
+        self.0.sort((now_ms, 0)).into_iter().map(|(_, id, checked)| (id.slot, checked)).collect()
+    }
+
+    /// Checks the next password. Returns whose it is, and the outcome.
+    fn next(&self) -> (u32, Checked) {
+        let job = self.0.next((Work::Computing, true)).expect("one waits");
+        (job.connection.slot, self.0.check(&job, (0, 0), &mut Workspace::default()))
+    }
+}
+
+const RIGHT: (&str, &[u8]) = ("frog", b"right");
+const WRONG: (&str, &[u8]) = ("frog", b"wrong");
+
+#[test]
+fn passwords_of_an_address_with_wrong_ones_wait_for_all_others() {
+    let desk = Desk::new();
+    let none = Vec::new();
+    assert_eq!(desk.submit(1, "192.0.2.1", WRONG), none);
+    assert_eq!(desk.submit(2, "192.0.2.1", RIGHT), none);
+    assert_eq!(desk.next(), (1, Checked::Wrong));
+    for (slot, address) in [(3, "192.0.2.2"), (4, "192.0.2.3")] {
+        assert_eq!(desk.submit(slot, address, RIGHT), none);
+    }
+    let order = [(); 3].map(|()| desk.next());
+    assert_eq!(order, [3, 4, 2].map(|slot| (slot, Checked::Right)));
+}
+
+#[test]
+fn a_thread_leaves_suspects_alone() {
+    let desk = Desk::new();
+    desk.submit(1, "192.0.2.1", WRONG);
+    desk.next();
+    desk.submit(2, "192.0.2.1", WRONG);
+    desk.submit(3, "192.0.2.2", RIGHT);
+    assert_eq!(desk.0.next((Work::Computing, false)).expect("one waits").connection.slot, 3);
+    let waiting = desk.0.lock();
+    assert!(waiting.computed.first.is_empty() && !waiting.computed.suspect.is_empty());
+}
+
+#[test]
+fn a_password_that_was_right_before_passes_all_limits_and_lines() {
+    let desk = Desk::new();
+    desk.submit(0, "192.0.2.1", RIGHT);
+    assert_eq!(desk.next(), (0, Checked::Right));
+    (1..=30).for_each(|slot| {
+        desk.submit(slot, "192.0.2.1", WRONG);
+        desk.next();
+    });
+    assert_eq!(desk.submit(31, "192.0.2.1", WRONG), [(31, Checked::Not(Unchecked::Guessing))]);
+    let addresses = (0..5_000_u32).map(|number| std::net::Ipv4Addr::from_bits(number).to_string());
+    addresses.for_each(|address| drop(desk.submit(32, &address, WRONG)));
+    assert_eq!(desk.submit(33, "192.0.2.1", RIGHT).last(), Some(&(33, Checked::Right)));
+}
+
+#[test]
+fn a_device_with_an_old_password_locks_out_nobody_else_behind_its_address() {
+    let desk = Desk::new();
+    for slot in 1..=30 {
+        assert_eq!(desk.submit(slot, "192.0.2.1", WRONG), []);
+        assert_eq!(desk.next(), (slot, Checked::Wrong));
+    }
+    assert_eq!(desk.submit(31, "192.0.2.1", RIGHT), [(31, Checked::Not(Unchecked::Guessing))]);
+    assert_eq!(desk.submit(32, "192.0.2.1", ("toad", b"right")), []);
+    assert_eq!(desk.next(), (32, Checked::Right));
+}
+
+#[test]
+fn a_line_is_bounded_by_bytes_and_the_displaced_get_an_answer() {
+    let desk = Desk::new();
+    let long = vec![b'x'; 60_000];
+    let answers: Vec<_> = (0..100).flat_map(|slot| desk.submit(slot, "192.0.2.9", ("frog", &long))).collect();
+    let answers: Vec<_> = answers.into_iter().chain(desk.sort(0)).collect();
+    let kept = WAITING_BYTES_MAX / 60_100;
+    let expected = 0..100 - u32::try_from(kept).expect("it fits");
+    let expected: Vec<_> = expected.map(|slot| (slot, Checked::Not(Unchecked::Busy))).collect();
+    assert_eq!(answers, expected);
+}
+
+/// The first part has a wrong signature, as all tokens that somebody makes up. The second names a key that is unknown.
+#[test]
+fn made_up_tokens_are_guesses_and_others_are_none() {
+    const MADE_UP: &str = "eyJhbGciOiJIUzI1NiJ9.e30.AAAA";
+    const OF_OTHERS: &str = "eyJhbGciOiJFUzI1NiJ9.e30.AAAA";
+    let keys = TokenKeys::of_file("a secret that has thirty-two bytes").expect("a secret");
+    let tokens = Arc::new(Tokens::new(TokenRules::default(), keys));
+    let desk = Desk::new();
+    let submit = |slot, token: &str| {
+        let peer = Peer::from(std::net::SocketAddr::from(([192, 0, 2, 1], 1)));
+        let connection = ConnectionId { slot, generation: 0 };
+        let check = TokenCheck::new(&tokens, token.as_bytes(), None);
+        desk.0.submit(0, (ShardId::new(0), connection), &peer, Check::Token(check));
+        desk.sort(0)
+    };
+    for slot in 0..1_000 {
+        assert_eq!(submit(slot, OF_OTHERS), []);
+        assert_eq!(desk.next(), (slot, Checked::BadToken(TokenProblem::UnknownKey)));
+    }
+    for slot in 0..30 {
+        assert_eq!(submit(slot, MADE_UP), []);
+        assert_eq!(desk.next(), (slot, Checked::BadToken(TokenProblem::Signature)));
+    }
+    assert_eq!(submit(30, MADE_UP), [(30, Checked::Not(Unchecked::Guessing))]);
+    assert_eq!(submit(31, OF_OTHERS), [], "another token, and another user, of the address");
+}
+
+#[test]
+fn a_password_that_has_waited_too_long_is_not_checked() {
+    let desk = Desk::new();
+    desk.submit(1, "192.0.2.1", RIGHT);
+    desk.submit(2, "192.0.2.2", RIGHT);
+    let job = desk.0.next((Work::Computing, true)).expect("it waits");
+    assert_eq!(
+        desk.0.check(&job, (PATIENCE_MS + 1, 0), &mut Workspace::default()),
+        Checked::Not(Unchecked::Busy)
+    );
+    assert_eq!(desk.sort(PATIENCE_MS + 1), [(2, Checked::Not(Unchecked::Busy))]);
+}
+
+#[test]
+fn processes_of_one_user_of_this_machine_are_one_origin() {
+    let desk = Desk::new();
+    let submit = |slot, uid, password: &[u8]| {
+        let peer = Peer::Process { uid: Some(uid), pid: Some(slot) };
+        let connection = ConnectionId { slot, generation: 0 };
+        desk.0.submit(0, (ShardId::new(0), connection), &peer, users().check("frog", password).into());
+        desk.sort(0)
+    };
+    for slot in 0..30 {
+        assert_eq!(submit(slot, 1_000, b"wrong"), []);
+        assert_eq!(desk.next(), (slot, Checked::Wrong));
+    }
+    assert_eq!(submit(30, 1_000, b"wrong"), [(30, Checked::Not(Unchecked::Guessing))]);
+    assert_eq!(submit(31, 1_001, b"wrong"), []);
+}
+/// A service that counts its questions.
+#[derive(Debug, Default)]
+struct Service(AtomicUsize);
+
+impl UserService for Service {
+    fn ask(&self, question: &Question<'_>) -> Verdict {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        match question.password {
+            b"croak" => Verdict::Known { until_unix_secs: None },
+            b"later" => Verdict::Unreachable,
+            _ => Verdict::Denied,
+        }
+    }
+}
+
+/// A check of a password by the service.
+fn asked(service: &Arc<Service>, remembers_secs: u64, password: &[u8]) -> Check {
+    let remembers = Duration::from_secs(remembers_secs);
+    let source = UserSource::new(Voucher::Http, "a", remembers, Arc::clone(service) as Arc<dyn UserService>);
+    let access = Access::default().with_services(Arc::from([source]));
+    let login =
+        Login { user: Some("newt"), password: Some(password), client_id: "n1", may_be_anonymous: false };
+    match access.admit(&login) {
+        Admission::Verify(_, check) => check,
+        other => panic!("{other:?}"),
+    }
+}
+
+impl Desk {
+    fn submit_check(&self, slot: u32, address: &str, check: Check, now_ms: u64) -> Vec<(u32, Checked)> {
+        let peer = Peer::from(std::net::SocketAddr::new(address.parse().expect("an address"), 1));
+        let connection = ConnectionId { slot, generation: 0 };
+        self.0.submit(now_ms, (ShardId::new(0), connection), &peer, check);
+        self.sort(now_ms)
+    }
+
+    /// Asks the next question.
+    fn ask_next(&self, now_ms: u64) -> (u32, Checked) {
+        let job = self.0.next((Work::Asking, true)).expect("one waits");
+        (job.connection.slot, self.0.check(&job, (now_ms, 0), &mut Workspace::default()))
+    }
+}
+
+#[test]
+fn a_service_that_hangs_delays_no_password_of_a_file() {
+    let (desk, service) = (Desk::new(), Arc::default());
+    for slot in 0..20 {
+        assert_eq!(desk.submit_check(slot, "192.0.2.1", asked(&service, 0, b"croak"), 0), []);
+    }
+    // Nobody has asked the service yet.
+    assert_eq!(desk.submit(20, "192.0.2.2", RIGHT), []);
+    assert_eq!(desk.next(), (20, Checked::Right));
+    assert!(desk.0.lock().computed.is_empty() && !desk.0.lock().asked.is_empty());
+    assert!(matches!(desk.ask_next(0), (0, Checked::Bearer(_))));
+    // Those that have waited too long are refused without a question.
+    let answers = desk.sort(PATIENCE_MS + 1);
+    assert_eq!(answers.len(), 19);
+    assert!(answers.iter().all(|(_, checked)| *checked == Checked::Not(Unchecked::Busy)));
+    assert_eq!(service.0.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn an_answer_that_lets_a_client_in_is_remembered_for_its_time() {
+    let (desk, service) = (Desk::new(), Arc::default());
+    let check = |password| asked(&service, 10, password);
+    assert_eq!(desk.submit_check(1, "192.0.2.1", check(b"croak"), 0), []);
+    assert!(matches!(desk.ask_next(0), (1, Checked::Bearer(_))));
+    let again = desk.submit_check(2, "192.0.2.2", check(b"croak"), 9_999);
+    assert!(matches!(&again[..], [(2, Checked::Bearer(bearer))] if &*bearer.user == "newt"), "{again:?}");
+    assert_eq!(desk.submit_check(3, "192.0.2.3", check(b"croak"), 10_000), [], "the time is over");
+    assert!(matches!(desk.ask_next(10_000), (3, Checked::Bearer(_))));
+    // Other answers are asked for again.
+    for (slot, password, expected) in [
+        (4, &b"hop"[..], Checked::Wrong),
+        (5, b"hop", Checked::Wrong),
+        (6, b"later", Checked::Not(Unchecked::Unreachable)),
+        (7, b"later", Checked::Not(Unchecked::Unreachable)),
+    ] {
+        let address = format!("192.0.2.{slot}");
+        assert_eq!(desk.submit_check(slot, &address, check(password), 10_000), []);
+        assert_eq!(desk.ask_next(10_000), (slot, expected));
+    }
+    assert_eq!(service.0.load(Ordering::Relaxed), 6);
+}
+
+#[test]
+fn wrong_passwords_at_a_service_count_as_guesses() {
+    let (desk, service) = (Desk::new(), Arc::default());
+    for slot in 0..30 {
+        assert_eq!(desk.submit_check(slot, "192.0.2.1", asked(&service, 0, b"hop"), 0), []);
+        assert_eq!(desk.ask_next(0), (slot, Checked::Wrong));
+    }
+    let refused = [(30, Checked::Not(Unchecked::Guessing))];
+    assert_eq!(desk.submit_check(30, "192.0.2.1", asked(&service, 0, b"croak"), 0), refused);
+    assert_eq!(service.0.load(Ordering::Relaxed), 30);
+    // A service that does not answer makes nobody suspect.
+    for slot in 0..40 {
+        desk.submit_check(slot, "192.0.2.2", asked(&service, 0, b"later"), 0);
+        assert_eq!(desk.ask_next(0), (slot, Checked::Not(Unchecked::Unreachable)));
+    }
+    assert_eq!(desk.submit_check(40, "192.0.2.2", asked(&service, 0, b"croak"), 0), []);
+    assert!(matches!(desk.ask_next(0), (40, Checked::Bearer(_))));
+}

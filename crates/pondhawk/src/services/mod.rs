@@ -1,0 +1,185 @@
+//! Servers elsewhere that know users, as the configuration names them.
+
+use std::hash::{DefaultHasher, Hasher};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use auth::{UserService, UserSource, Verdict, Voucher};
+use config::{Config, HttpAuth, Ldap, Listener};
+use protocol::Instruments;
+
+use crate::access::parse;
+use http::HttpService;
+use ldap::LdapService;
+
+mod http;
+mod ldap;
+mod roots;
+
+/// Shortest time between two lines of the log about the same trouble.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
+/// The servers that a listener asks, in this order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Services {
+    http: Option<HttpAuth>,
+    ldap: Option<Ldap>,
+}
+
+/// The files that a configuration names for all servers.
+pub(crate) fn paths(config: &Config) -> impl Iterator<Item = &PathBuf> {
+    paths_of(Some(&config.http_auth), Some(&config.ldap))
+}
+
+fn paths_of<'a>(http: Option<&'a HttpAuth>, ldap: Option<&'a Ldap>) -> impl Iterator<Item = &'a PathBuf> {
+    let http = http.into_iter().flat_map(|http| [&http.authorization_file, &http.ca_file]);
+    let ldap = ldap.into_iter().flat_map(|ldap| [&ldap.search_password_file, &ldap.ca_file]);
+    http.chain(ldap).flatten()
+}
+
+impl Services {
+    /// The servers of a listener.
+    pub(crate) fn of(listener: &Listener, http: &HttpAuth, ldap: &Ldap) -> Self {
+        let http = Some(http).filter(|http| listener.http_auth && http.url.is_some());
+        let ldap = Some(ldap).filter(|ldap| listener.ldap && ldap.url.is_some());
+        Self { http: http.cloned(), ldap: ldap.cloned() }
+    }
+
+    /// The kinds of the servers.
+    pub(crate) fn vouchers(&self) -> impl Iterator<Item = Voucher> {
+        let http = self.http.as_ref().map(|_| Voucher::Http);
+        http.into_iter().chain(self.ldap.as_ref().map(|_| Voucher::Ldap))
+    }
+
+    /// The files with secrets and with certificates of authorities.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &PathBuf> {
+        paths_of(self.http.as_ref(), self.ldap.as_ref())
+    }
+
+    /// Reads the files, and makes the servers ready to be asked. Returns also the hash of the files.
+    ///
+    /// # Errors
+    /// A file cannot be read, or has something else in it.
+    pub(crate) fn read(&self, figures: &Arc<Figures>) -> io::Result<(Arc<[UserSource]>, u64)> {
+        let mut contents = DefaultHasher::new();
+        let mut sources = Vec::new();
+        if let Some(http) = &self.http {
+            let service = HttpService::new(http, &mut contents)?;
+            let HttpAuth { url, question, answer, .. } = http;
+            let place = format!("{url:?} {question:?} {answer:?}");
+            sources.push(source(Voucher::Http, &place, http.remember, service, figures));
+        }
+        if let Some(ldap) = &self.ldap {
+            let service = LdapService::new(ldap, &mut contents)?;
+            let Ldap { url, user_dn, search_base, search_filter, .. } = ldap;
+            let place = format!("{url:?} {user_dn:?} {search_base:?} {search_filter:?}");
+            sources.push(source(Voucher::Ldap, &place, ldap.remember, service, figures));
+        }
+        Ok((sources.into(), contents.finish()))
+    }
+}
+
+fn source(
+    voucher: Voucher,
+    place: &str,
+    remember: Duration,
+    server: impl Server + 'static,
+    figures: &Arc<Figures>,
+) -> UserSource {
+    let counted = Counted { server, figures: Arc::clone(figures), told: Mutex::new(None) };
+    UserSource::new(voucher, place, remember, Arc::new(counted))
+}
+
+/// A server, whose failures have reasons.
+trait Server: std::fmt::Debug + Send + Sync {
+    /// The address, for the log.
+    fn url(&self) -> &str;
+
+    /// Asks about a user name and a password.
+    ///
+    /// # Errors
+    /// There is no answer in time, or none that can be understood. The text says why.
+    fn ask(&self, question: &auth::Question<'_>) -> Result<Verdict, String>;
+}
+
+/// Values below `$SYS/broker/user_questions/`.
+#[derive(Debug, Default)]
+pub(crate) struct Figures {
+    asked: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Instruments for Figures {
+    fn read(&self, say: &mut dyn FnMut(&str, String)) {
+        if self.asked.load(Relaxed) > 0 {
+            say("user_questions/asked", self.asked.load(Relaxed).to_string());
+            say("user_questions/failed", self.failed.load(Relaxed).to_string());
+        }
+    }
+}
+
+/// A server whose questions are counted, and whose failures are in the log.
+#[derive(Debug)]
+struct Counted<S> {
+    server: S,
+    figures: Arc<Figures>,
+    /// Time of the last line of the log about a failure. `None` after an answer.
+    told: Mutex<Option<Instant>>,
+}
+
+impl<S: Server> UserService for Counted<S> {
+    fn ask(&self, question: &auth::Question<'_>) -> Verdict {
+        self.figures.asked.fetch_add(1, Relaxed);
+        let answer = self.server.ask(question);
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        match answer {
+            Ok(verdict) => {
+                if told.take().is_some() {
+                    tracing::info!(url = self.server.url(), "the server that knows users answers again");
+                }
+                verdict
+            }
+            Err(why) => {
+                let failed = self.figures.failed.fetch_add(1, Relaxed) + 1;
+                if told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
+                    *told = Some(Instant::now());
+                    let url = self.server.url();
+                    tracing::error!(
+                        failed,
+                        url,
+                        "the server that knows users does not answer as it should: {why}"
+                    );
+                }
+                Verdict::Unreachable
+            }
+        }
+    }
+}
+
+/// Reads a file with a secret in one line.
+fn secret(key: &str, path: &Path, contents: &mut impl Hasher) -> io::Result<String> {
+    let line = |text: &str| {
+        let line = text.strip_suffix('\n').unwrap_or(text);
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        let is_line = !line.is_empty() && !line.contains(char::is_control);
+        if is_line { Ok(line.to_owned()) } else { Err("this is not one line of text") }
+    };
+    parse(key, path, contents, line)
+}
+
+/// The time that is left of a question.
+struct Deadline(Instant);
+
+impl Deadline {
+    fn after(timeout: Duration) -> Self {
+        Self(Instant::now() + timeout)
+    }
+
+    fn left(&self) -> Result<Duration, String> {
+        let left = self.0.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err("there was no answer in time".to_owned()) } else { Ok(left) }
+    }
+}
