@@ -5,11 +5,13 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ScopedJoinHandle};
 
 use pondhawk_tests::conversation;
 use pondhawk_tests::packet::{self, Connect};
 use pondhawk_tests::{
-    Broker, Client, Options, Program, Random, RawClient, Version, free_ports, pondhawk, until,
+    Broker, Client, Innocents, Options, Program, Random, RawClient, Version, free_ports, pondhawk, until,
 };
 use serde_json::Value;
 use tempfile::TempDir;
@@ -415,16 +417,20 @@ fn a_file_of_mosquitto_is_read_again_too() {
     stays.subscribe("a");
 }
 
-/// Number of reloads. A long run sets `PONDHAWK_RELOADS`, such as 1000.
+/// Number of reloads. A longer run sets `PONDHAWK_RELOADS`.
 fn reloads() -> usize {
-    std::env::var("PONDHAWK_RELOADS").ok().and_then(|text| text.parse().ok()).unwrap_or(50)
+    std::env::var("PONDHAWK_RELOADS").ok().and_then(|text| text.parse().ok()).unwrap_or(1_000)
 }
 
 fn seed() -> u64 {
     std::env::var("PONDHAWK_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(19)
 }
 
-/// After each reload, clients are connected where they should be and nowhere else, and messages go through.
+/// Pairs of clients that exchange messages during all reloads.
+const PAIRS: usize = 3;
+
+/// After each reload, clients are connected where they should be and nowhere else, and messages go through. Meanwhile, pairs of
+/// clients exchange messages at every QoS, of which none is lost.
 #[test]
 fn random_files_under_load_lose_no_connection_that_should_stay() {
     let ports: [u16; 4] = free_ports();
@@ -432,6 +438,41 @@ fn random_files_under_load_lose_no_connection_that_should_stay() {
     println!("PONDHAWK_SEED={seed}");
     let mut random = Random::of(seed, 0);
     let place = Place::new(2, &listener(ports[0], ""));
+    let is_over = AtomicBool::new(false);
+    let exchanged = thread::scope(|scope| {
+        let load = (0..PAIRS).map(|number| {
+            let mut pair = Innocents::connect(&place.broker, &format!("pair {number}"));
+            let is_over = &is_over;
+            scope.spawn(move || {
+                let mut rounds = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    pair.speak();
+                    pair.hear();
+                    rounds += 1;
+                }
+                rounds
+            })
+        });
+        let load: Vec<ScopedJoinHandle<'_, usize>> = load.collect();
+        let over = Over(&is_over);
+        reload_at_random(&place, &ports, &mut random);
+        drop(over);
+        load.into_iter().map(|pair| pair.join().expect("a pair has noticed nothing")).sum::<usize>()
+    });
+    println!("{exchanged} rounds of messages beside {} reloads", reloads());
+    assert!(exchanged >= PAIRS);
+}
+
+/// Ends the load, also if a test fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn reload_at_random(place: &Place, ports: &[u16; 4], random: &mut Random) {
     let mut always = client(ports[0], Version::V5, "always");
     always.subscribe("pond/#");
     let mut is_open = [true, false, false, false];
