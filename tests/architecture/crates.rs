@@ -48,6 +48,7 @@ const fn pure(
 const RULES: &[Rule] = &[
     pure("topic", Layer::Words, &[], &[]),
     pure("wire", Layer::Words, &["topic"], &[]),
+    pure("ldap", Layer::Words, &[], &[]),
     pure("base", Layer::Core, &["topic", "wire"], &["foldhash", "thin-vec"]),
     pure("index", Layer::Core, &["topic", "wire", "base"], &["foldhash", "hashbrown", "thin-vec"]),
     pure("session", Layer::Core, &["topic", "wire", "base"], &["foldhash", "hashbrown", "thin-vec"]),
@@ -91,7 +92,7 @@ const RULES: &[Rule] = &[
         ],
     ),
     rule("journal", Layer::DataPlane, &["topic", "wire", "base", "protocol", "ledger", "record"]),
-    rule("config", Layer::ControlPlane, &["topic", "wire", "auth"]),
+    rule("config", Layer::ControlPlane, &["topic", "wire", "auth", "ldap"]),
     // It writes our configuration as text, and knows nothing else of it.
     pure("mosquitto", Layer::ControlPlane, &[], &["strsim"]),
     rule("client", Layer::ControlPlane, &["topic", "wire", "base", "session"]),
@@ -138,6 +139,7 @@ const RULES: &[Rule] = &[
             "auth",
             "broker",
             "layers",
+            "ldap",
             "net",
             "record",
             "journal",

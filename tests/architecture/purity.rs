@@ -3,11 +3,13 @@
 use crate::source::{Name, Source};
 
 /// Crates without sockets, files, threads, clock and randomness: what they need of these is handed to them.
-const PURE: &[&str] =
-    &["topic", "wire", "base", "index", "session", "protocol", "ledger", "auth", "broker", "turn", "layers"];
+const PURE: &[&str] = &[
+    "topic", "wire", "ldap", "base", "index", "session", "protocol", "ledger", "auth", "broker", "turn",
+    "layers",
+];
 
 /// Crates that also work without the standard library.
-const NO_STD: &[&str] = &["topic", "wire"];
+const NO_STD: &[&str] = &["topic", "wire", "ldap"];
 
 const MODULES: &[&str] =
     &["std::net", "std::fs", "std::thread", "std::process", "std::env", "tokio", "async_std"];

@@ -111,11 +111,10 @@ fn run_targets(house: &House, options: &Options, log: &mut Log) -> Result<(), St
     let at_once = thread::available_parallelism().map_or(1, |cores| cores.get());
     let seconds = options.seconds.unwrap_or(SECONDS);
     for targets in targets.chunks(at_once) {
-        let begin = |target: &String| {
-            begin(house, target, &programs, seconds, log).map(|process| (target.clone(), process))
-        };
-        let begun = targets.iter().map(begin).collect::<Result<Vec<_>, _>>()?;
-        let ends: Vec<_> = begun.into_iter().map(|(target, process)| end(&target, process)).collect();
+        let begun: Vec<_> =
+            targets.iter().map(|target| begin(house, target, &programs, seconds, log)).collect();
+        // All of them are waited for, also if one has not begun.
+        let ends: Vec<_> = begun.into_iter().map(|run| run.and_then(|run| run.end(log))).collect();
         ends.into_iter().collect::<Result<(), String>>()?;
     }
     Ok(())
@@ -135,7 +134,20 @@ fn build(house: &House, targets: &[String], log: &mut Log) -> Result<PathBuf, St
     Ok(folder.join(host).join("release"))
 }
 
-fn begin(house: &House, target: &str, programs: &Path, seconds: u32, log: &mut Log) -> Result<Child, String> {
+/// A target that runs, with a log of its own.
+struct Run<'a> {
+    target: &'a str,
+    process: Child,
+    log: Log,
+}
+
+fn begin<'a>(
+    house: &House,
+    target: &'a str,
+    programs: &Path,
+    seconds: u32,
+    log: &Log,
+) -> Result<Run<'a>, String> {
     let [corpus, artifacts] =
         ["corpus", "artifacts"].map(|folder| house.root().join("fuzz").join(folder).join(target));
     for folder in [&corpus, &artifacts] {
@@ -144,15 +156,22 @@ fn begin(house: &House, target: &str, programs: &Path, seconds: u32, log: &mut L
     let mut run = house.command(programs.join(target));
     run.arg(format!("-max_total_time={seconds}")).arg("-print_final_stats=1");
     run.arg(format!("-artifact_prefix={}/", artifacts.display())).arg(&corpus);
-    log.start(&mut run)
+    let mut log = Log::create(log.path().with_file_name(format!("fuzz-{target}.log")))?;
+    let process = log.start(&mut run)?;
+    Ok(Run { target, process, log })
 }
 
-fn end(target: &str, mut process: Child) -> Result<(), String> {
-    let status = process.wait().map_err(|error| format!("{target}: {error}"))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("the target `{target}` failed ({status}); its input is in fuzz/artifacts/{target}"))
+impl Run<'_> {
+    /// Waits for the end of the target, and appends its output to the log of all.
+    fn end(mut self, all: &mut Log) -> Result<(), String> {
+        let target = self.target;
+        let status = self.process.wait().map_err(|error| format!("{target}: {error}"))?;
+        all.note(&format!("# {target}\n{}", self.log.text()));
+        if status.success() {
+            Ok(())
+        } else {
+            Err(format!("the target `{target}` failed ({status}); its input is in fuzz/artifacts/{target}"))
+        }
     }
 }
 

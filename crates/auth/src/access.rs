@@ -268,8 +268,13 @@ impl Access {
     /// who [vouches](Self::vouches) for the user is.
     #[must_use]
     pub fn still_knows(&self, user: &str, client_id: &str, proof: NonZeroU64) -> bool {
+        let vouches = || {
+            let is_token = self.tokens.as_ref().is_some_and(|tokens| tokens.has_key(proof));
+            // A name that has become that of a user here is somebody else's: the rights of the user here are not for it.
+            is_token || self.vouches(proof) && !self.knows(user)
+        };
         self.password(user, client_id).is_some_and(|hash| fingerprint(hash) == proof)
-            || (self.vouches(proof) && self.permits_client_id(user, client_id))
+            || (vouches() && self.permits_client_id(user, client_id))
     }
 
     /// Whether dynamic security lets a user have this client identifier, whatever proves the name.

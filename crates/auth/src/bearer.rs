@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub struct Bearer {
     /// The user name, as the token or CONNECT has it.
     pub user: Arc<str>,
-    /// The kind of who vouches for the user.
+    /// The kind of voucher for the user.
     pub voucher: Voucher,
     /// A number that stands for the key that has signed the token, or for the server.
     pub key: NonZeroU64,
@@ -16,7 +16,7 @@ pub struct Bearer {
     pub until_unix_secs: Option<u64>,
 }
 
-/// The kind of who vouches for a user.
+/// The kind of voucher for a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Voucher {
     /// The issuer of a token.
@@ -42,7 +42,7 @@ impl Voucher {
     }
 
     /// Whether somebody else vouches for the users of this place.
-    pub(crate) fn has(users: &str) -> bool {
+    pub(crate) fn is_place(users: &str) -> bool {
         Self::ALL.iter().any(|voucher| users.starts_with(voucher.prefix()))
     }
 }

@@ -90,21 +90,28 @@ impl Realms {
     ///
     /// The same name in another place of user names is another user. If all listeners have the same place, it takes that of
     /// one that has left the configuration. An owner that was recorded without a place is known by name alone, and is none for
-    /// whom somebody else vouches where there are users with passwords.
+    /// whom somebody else vouches where there are users of another kind.
     #[must_use]
     pub fn is_same_user(&self, owner: &Principal, claimant: &Principal) -> bool {
         let same_name = claimant.is_proved && claimant.user == owner.user;
         let users = claimant.tenant.as_ref().map_or("", |tenant| &*tenant.users);
-        let may_adopt =
-            || !Voucher::has(users) || self.all.iter().all(|(_, access)| access.users().is_none());
+        let may_adopt = || !Voucher::is_place(users) || self.is_only_place(users);
         same_name
             && owner.tenant.as_ref().map_or_else(may_adopt, |tenant| {
                 // Names of different issuers have nothing in common.
-                if Voucher::has(&tenant.users) || Voucher::has(users) {
+                if Voucher::is_place(&tenant.users) || Voucher::is_place(users) {
                     return *tenant.users == *users;
                 }
                 self.is_same(&tenant.users, users, |tenant| &tenant.users)
             })
+    }
+
+    /// Whether all users here have the same place.
+    fn is_only_place(&self, users: &str) -> bool {
+        let of_bearers = self.bearers.iter().flatten().map(|(_, tenant)| tenant);
+        let mut tenants = self.tenants.iter().flatten().chain(of_bearers);
+        let has_passwords = self.all.iter().any(|(_, access)| access.users().is_some());
+        !has_passwords && tenants.all(|tenant| tenant.users.is_empty() || *tenant.users == *users)
     }
 
     /// Whether user names prove nothing here: no listener has users or asks for certificates with names.

@@ -29,6 +29,7 @@ mod check;
 mod dynamic;
 mod file;
 mod guard;
+mod json;
 mod password;
 mod permissions;
 mod remembered;
@@ -51,6 +52,7 @@ pub use dynamic::{
 };
 pub use file::{NameError, PasswordFile};
 pub use guard::{Guard, Realms};
+pub use json::strict_object;
 pub use password::{HashError, PasswordHash, SALT_BYTES, Scheme, Workspace};
 pub use permissions::{Action, Client, Decision, FilterAction, Permissions, Reason, Rule};
 pub use remembered::{Remembered, RememberedAnswers};
@@ -58,7 +60,7 @@ pub use roles::{
     Deciding, Held, Holder, IdPattern, Limits, Permit, RoleId, Roles, RolesBuilder, RolesError, RuleKind,
 };
 pub use scram::{Credential, Exchange, Mechanism, SCRAM_BYTES_MAX, ScramCheck, ScramProblem};
-pub use service::{Question, ServiceCheck, UserService, UserSource, Verdict};
+pub use service::{Question, ServiceCheck, SourceSettings, UserService, UserSource, Verdict};
 pub use token::{
     Algorithm, KeysError, TOKEN_BYTES_MAX, TokenCheck, TokenKeys, TokenProblem, TokenRules, Tokens,
 };

@@ -10,6 +10,8 @@ use crate::{Bearer, PasswordCheck, ServiceCheck};
 
 /// Maximum number of passwords. Beyond it the oldest is forgotten.
 const REMEMBERED_MAX: usize = 65_536;
+/// Maximum length of the user name in an answer that is remembered, in bytes.
+const NAME_BYTES_MAX: usize = 256;
 /// Length of the digest of a password, in bytes.
 const DIGEST_BYTES: usize = 32;
 
@@ -74,43 +76,66 @@ fn mark(key: [u8; 32], parts: impl IntoIterator<Item: AsRef<[u8]>>) -> Mark {
 pub struct RememberedAnswers {
     /// Secret of this process. Digests are worthless without it.
     key: [u8; 32],
-    /// Each with the time at which it is forgotten, on the monotonic clock.
-    answers: HashMap<Mark, (Bearer, u64)>,
-    /// Digests in the order in which they came. Each is here once.
-    order: VecDeque<Mark>,
+    answers: HashMap<Mark, Remembering>,
+    /// Digests in the order in which they came, each with the number of its answer. An answer that was renewed has another
+    /// number.
+    order: VecDeque<(Mark, u64)>,
+    /// Number of answers so far.
+    count: u64,
+}
+
+/// An answer that is remembered.
+struct Remembering {
+    bearer: Bearer,
+    /// The time at which the answer is forgotten, on the monotonic clock.
+    until_ms: u64,
+    number: u64,
 }
 
 impl RememberedAnswers {
     /// Nothing yet. The key must be random, and a secret of this process.
     #[must_use]
     pub fn new(key: [u8; 32]) -> Self {
-        Self { key, answers: HashMap::new(), order: VecDeque::new() }
+        Self { key, answers: HashMap::new(), order: VecDeque::new(), count: 0 }
     }
 
     /// The user whom the answer to this question named, if the answer is good still. `now` is the time on the monotonic clock,
     /// in milliseconds, and the time in seconds since 1970.
     #[must_use]
     pub fn find(&self, check: &ServiceCheck, (now_ms, unix_secs): (u64, u64)) -> Option<Bearer> {
-        let (bearer, until_ms) = self.answers.get(&mark(self.key, check.parts()))?;
+        let Remembering { bearer, until_ms, .. } = self.answers.get(&mark(self.key, check.parts()))?;
         let is_good = *until_ms > now_ms && bearer.until_unix_secs.is_none_or(|until| until > unix_secs);
         is_good.then(|| bearer.clone())
     }
 
-    /// Notes the user whom the answer to a question names, for a time.
+    /// Notes the user whom the answer to a question names, for a time. A name of more than 256 bytes is not noted.
     pub fn add(&mut self, check: &ServiceCheck, bearer: &Bearer, now_ms: u64, remembers: Duration) {
         let remembers_ms = u64::try_from(remembers.as_millis()).unwrap_or(u64::MAX);
-        if remembers_ms == 0 {
+        if remembers_ms == 0 || bearer.user.len() > NAME_BYTES_MAX {
             return;
         }
         let mark = mark(self.key, check.parts());
         let until_ms = now_ms.saturating_add(remembers_ms);
-        if self.answers.insert(mark, (bearer.clone(), until_ms)).is_none() {
-            self.order.push_back(mark);
-        }
-        if self.order.len() > REMEMBERED_MAX
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.answers.remove(&oldest);
+        self.count += 1;
+        self.answers.insert(mark, Remembering { bearer: bearer.clone(), until_ms, number: self.count });
+        self.order.push_back((mark, self.count));
+        self.forget_some(now_ms);
+    }
+
+    /// Forgets the oldest answers, as far as there are too many or their time is over: at most two for each that comes.
+    fn forget_some(&mut self, now_ms: u64) {
+        for _ in 0..2 {
+            let Some((mark, number)) = self.order.front() else { return };
+            let oldest = self.answers.get(mark).filter(|answer| answer.number == *number);
+            let is_over = oldest.is_none_or(|answer| answer.until_ms <= now_ms);
+            let are_too_many = self.answers.len() > REMEMBERED_MAX || self.order.len() > 2 * REMEMBERED_MAX;
+            if !is_over && !are_too_many {
+                return;
+            }
+            if oldest.is_some() {
+                self.answers.remove(mark);
+            }
+            self.order.pop_front();
         }
     }
 }
@@ -134,7 +159,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::{PasswordHash, Question, Scheme, UserService, UserSource, Users, Verdict, Voucher};
+    use crate::{
+        PasswordHash, Question, Scheme, SourceSettings, UserService, UserSource, Users, Verdict, Voucher,
+    };
 
     #[derive(Debug)]
     struct Nobody;
@@ -146,7 +173,8 @@ mod tests {
     }
 
     fn asked(place: &str, user: &str, password: &[u8], client_id: &str) -> ServiceCheck {
-        let source = UserSource::new(Voucher::Http, place, Duration::ZERO, Arc::new(Nobody));
+        let settings = SourceSettings { place, number: 7, remembers: Duration::ZERO };
+        let source = UserSource::new(Voucher::Http, settings, Arc::new(Nobody));
         ServiceCheck::new(&Arc::from([source]), Question { user, password, client_id })
     }
 
@@ -162,8 +190,6 @@ mod tests {
         answers.add(&check, &bearer(None), 1_000, Duration::ZERO);
         assert_eq!(answers.find(&check, (1_000, 0)), None);
         answers.add(&check, &bearer(None), 1_000, Duration::from_secs(2));
-        answers.add(&check, &bearer(None), 1_000, Duration::from_secs(2));
-        assert_eq!(answers.order.len(), 1);
         assert_eq!(answers.find(&check, (2_999, 0)), Some(bearer(None)));
         assert_eq!(answers.find(&check, (3_000, 0)), None, "the time is over");
         for other in [
@@ -189,6 +215,26 @@ mod tests {
         }
         assert_eq!((answers.answers.len(), answers.order.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
         assert!(answers.find(&check(0), (0, 0)).is_none() && answers.find(&check(1), (0, 0)).is_some());
+        // A client that comes again is the youngest, and does not fill the list.
+        for _ in 0..REMEMBERED_MAX {
+            answers.add(&check(1), &bearer(None), 0, Duration::from_secs(1));
+        }
+        assert_eq!(answers.answers.len(), REMEMBERED_MAX);
+        answers.add(&check(REMEMBERED_MAX + 1), &bearer(None), 0, Duration::from_secs(1));
+        assert!(answers.find(&check(1), (0, 0)).is_some() && answers.find(&check(2), (0, 0)).is_none());
+        for _ in 0..2 * REMEMBERED_MAX {
+            answers.add(&check(1), &bearer(None), 0, Duration::from_secs(1));
+        }
+        assert!(answers.order.len() <= 2 * REMEMBERED_MAX);
+        // Those whose time is over make room.
+        for number in 0..2 * REMEMBERED_MAX {
+            answers.add(&check(number), &bearer(None), 2_000 + number as u64, Duration::from_millis(1));
+        }
+        assert_eq!(answers.answers.len(), 1);
+        let mut long = bearer(None);
+        long.user = "a".repeat(NAME_BYTES_MAX + 1).into();
+        answers.add(&check(0), &long, 1 << 30, Duration::from_secs(1));
+        assert_eq!(answers.find(&check(0), (1 << 30, 0)), None);
     }
 
     fn users(salt: &[u8]) -> Users {

@@ -28,10 +28,12 @@ pub struct Question<'a> {
 }
 
 /// The answer of a server about a user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// The password is that of the user.
+    /// The password is that of a user.
     Known {
+        /// The name under which the client is let in. A directory may find one user by several names.
+        user: Arc<str>,
         /// The first second, since 1970, at which the answer is not good any more; `None` if it stays good.
         until_unix_secs: Option<u64>,
     },
@@ -47,22 +49,36 @@ pub enum Verdict {
 #[derive(Debug, Clone)]
 pub struct UserSource {
     voucher: Voucher,
-    /// Stands for the server and its settings.
+    /// Stands for the server.
     number: NonZeroU64,
+    /// Stands for all settings of the server, and for its files.
+    settings: u64,
     remembers: Duration,
     service: Arc<dyn UserService>,
 }
 
+/// The settings of a server that is asked about users, as far as they concern the broker.
+#[derive(Debug, Clone, Copy)]
+pub struct SourceSettings<'a> {
+    /// The address, with the settings that change which users an answer is about. Users whom another place has let in must log
+    /// in again.
+    pub place: &'a str,
+    /// A number that stands for all settings and for the files that they name. Answers that were given before a change are
+    /// forgotten.
+    pub number: u64,
+    /// The time for which an answer that lets a client in is good for the same client.
+    pub remembers: Duration,
+}
+
 impl UserSource {
-    /// A server. `place` is its address with all settings that change the meaning of an answer: users whom another place has
-    /// let in must log in again. An answer that lets a client in is good for the same client for the time that `remembers`
-    /// says.
+    /// A server of this kind with these settings.
     #[must_use]
-    pub fn new(voucher: Voucher, place: &str, remembers: Duration, service: Arc<dyn UserService>) -> Self {
+    pub fn new(voucher: Voucher, settings: SourceSettings<'_>, service: Arc<dyn UserService>) -> Self {
+        let SourceSettings { place, number: settings, remembers } = settings;
         let mut hasher = DefaultHasher::new();
         (voucher.prefix(), place).hash(&mut hasher);
         let number = NonZeroU64::new(hasher.finish()).unwrap_or(NonZeroU64::MIN);
-        Self { voucher, number, remembers, service }
+        Self { voucher, number, settings, remembers, service }
     }
 
     /// The kind of the server.
@@ -82,7 +98,7 @@ impl UserSource {
 #[derive(Clone)]
 pub struct ServiceCheck {
     sources: Arc<[UserSource]>,
-    user: Arc<str>,
+    user: Box<str>,
     password: Box<[u8]>,
     client_id: Box<str>,
 }
@@ -97,30 +113,29 @@ impl ServiceCheck {
 
     /// Asks the servers one after the other, at a time in seconds since 1970. Waits for each of them.
     ///
-    /// The first that knows the user, or denies the client, decides. If none decides and one of them does not answer, the
-    /// password is [not checked](Checked::Not): the user may be that one's.
+    /// The first that knows the user, denies the client, or does not answer, decides. In the last case the password is
+    /// [not checked](Checked::Not): the user may be that one's, and whoever makes it fail must not get around its refusal.
     #[must_use]
     pub fn run(&self, unix_secs: u64) -> Checked {
         let question = Question { user: &self.user, password: &self.password, client_id: &self.client_id };
-        let mut otherwise = Checked::Wrong;
         for source in &*self.sources {
             match source.service.ask(&question) {
-                Verdict::Known { until_unix_secs }
+                Verdict::Known { user, until_unix_secs }
                     if until_unix_secs.is_none_or(|until| until > unix_secs) =>
                 {
                     return Checked::Bearer(Box::new(Bearer {
-                        user: Arc::clone(&self.user),
+                        user,
                         voucher: source.voucher,
                         key: source.number,
                         until_unix_secs,
                     }));
                 }
-                Verdict::Known { .. } | Verdict::Denied => return otherwise,
+                Verdict::Known { .. } | Verdict::Denied => return Checked::Wrong,
                 Verdict::Unknown => {}
-                Verdict::Unreachable => otherwise = Checked::Not(Unchecked::Unreachable),
+                Verdict::Unreachable => return Checked::Not(Unchecked::Unreachable),
             }
         }
-        otherwise
+        Checked::Wrong
     }
 
     /// The time for which an answer of the server with this [number](Bearer::key) is remembered.
@@ -144,7 +159,8 @@ impl ServiceCheck {
 
     /// The parts that make two questions the same, as bytes.
     pub(crate) fn parts(&self) -> impl Iterator<Item = Vec<u8>> {
-        let sources = self.sources.iter().flat_map(|source| source.number.get().to_le_bytes()).collect();
+        let numbers = self.sources.iter().flat_map(|source| [source.number.get(), source.settings]);
+        let sources = numbers.flat_map(u64::to_le_bytes).collect();
         [sources, self.user.as_bytes().to_vec(), self.password.to_vec(), self.client_id.as_bytes().to_vec()]
             .into_iter()
     }
@@ -175,34 +191,43 @@ mod tests {
 
     impl UserService for Always {
         fn ask(&self, _: &Question<'_>) -> Verdict {
-            self.0
+            self.0.clone()
         }
     }
 
     fn run(verdicts: &[Verdict]) -> Checked {
         let source = |(place, verdict): (usize, &Verdict)| {
-            let service = Arc::new(Always(*verdict));
-            UserSource::new(Voucher::Http, &place.to_string(), Duration::ZERO, service)
+            let service = Arc::new(Always(verdict.clone()));
+            let place = &place.to_string();
+            let settings = SourceSettings { place, number: 0, remembers: Duration::ZERO };
+            UserSource::new(Voucher::Http, settings, service)
         };
         let sources: Arc<[UserSource]> = verdicts.iter().enumerate().map(source).collect();
         let question = Question { user: "frog", password: b"croak", client_id: "f1" };
         ServiceCheck::new(&sources, question).run(100)
     }
 
-    const KNOWN: Verdict = Verdict::Known { until_unix_secs: None };
+    fn known(until_unix_secs: Option<u64>) -> Verdict {
+        Verdict::Known { user: "Frog".into(), until_unix_secs }
+    }
 
     #[test]
     fn the_first_server_that_knows_the_user_decides() {
         use Verdict::{Denied, Unknown, Unreachable};
-        let known = |verdicts: &[Verdict]| matches!(run(verdicts), Checked::Bearer(_));
-        for admitted in [&[KNOWN][..], &[KNOWN, Denied], &[Unknown, KNOWN], &[Unreachable, KNOWN]] {
-            assert!(known(admitted), "{admitted:?}");
+        for admitted in [&[known(None)][..], &[known(None), Denied], &[Unknown, known(None)]] {
+            // The server says under which name.
+            assert!(
+                matches!(run(admitted), Checked::Bearer(bearer) if &*bearer.user == "Frog"),
+                "{admitted:?}"
+            );
         }
-        for wrong in [&[Denied][..], &[Denied, KNOWN], &[Unknown], &[Unknown, Unknown], &[Unknown, Denied]] {
+        for wrong in
+            [&[Denied][..], &[Denied, known(None)], &[Unknown], &[Unknown, Unknown], &[Unknown, Denied]]
+        {
             assert_eq!(run(wrong), Checked::Wrong, "{wrong:?}");
         }
         for none in
-            [&[Unreachable][..], &[Unreachable, Unknown], &[Unknown, Unreachable], &[Unreachable, Denied]]
+            [&[Unreachable][..], &[Unreachable, known(None)], &[Unknown, Unreachable], &[Unreachable, Denied]]
         {
             assert_eq!(run(none), Checked::Not(Unchecked::Unreachable), "{none:?}");
         }
@@ -210,7 +235,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_over_lets_nobody_in() {
-        let until = |secs| run(&[Verdict::Known { until_unix_secs: Some(secs) }, KNOWN]);
+        let until = |secs| run(&[known(Some(secs)), known(None)]);
         assert!(matches!(until(101), Checked::Bearer(bearer) if bearer.until_unix_secs == Some(101)));
         assert_eq!(until(100), Checked::Wrong);
     }

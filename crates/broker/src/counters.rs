@@ -146,7 +146,7 @@ counters! {
     refused_password: "refused/password",
     /// Of those: because too many wrong passwords had come from the address. The password was not checked.
     refused_guessing: "refused/guessing",
-    /// Of those: because a server elsewhere, which may know the user, did not answer.
+    /// Of those: because a service or directory elsewhere, which may know the user, did not answer, or was replaced meanwhile.
     refused_unreachable: "refused/unreachable",
     /// Of those: because the token is too long, or is no signed JSON in three parts.
     refused_token_malformed: "refused/token/malformed",
@@ -182,8 +182,8 @@ counters! {
     ended_banned: "ended/banned",
     /// Connections ended because their user was removed, or has another password, or the key of their token was removed.
     ended_user_removed: "ended/user_removed",
-    /// Connections ended because their token had expired.
-    ended_token_expired: "ended/token_expired",
+    /// Connections ended because their token had expired, or the answer of the service that had let them in.
+    ended_login_expired: "ended/login_expired",
     /// Connections ended because a reload has removed their listener, or has changed its rules.
     ended_reload: "ended/reload",
     /// PUBLISH packets that their client may not publish.

@@ -345,7 +345,7 @@ fn gone(subscriber: &Subscriber, realms: &Realms) -> Option<Gone> {
         |proof| access.is_some_and(|access| access.still_knows(user, &subscriber.client_id, proof));
     (is_disabled || principal.proof.is_some_and(|proof| !is_known(proof))).then_some(Gone {
         counter: |counters| &counters.ended_user_removed,
-        why: "its user was removed or disabled, or has another password, or the key of its token or the server that knows it was removed",
+        why: "its user was removed or disabled, or has another password, or the key or server that vouched for it is gone",
         said: DisconnectReason::NotAuthorized,
         reason: ReasonCode::NotAuthorized,
     })

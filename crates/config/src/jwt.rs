@@ -1,6 +1,5 @@
 //! The keys of the table `[jwt]`: tokens in the place of passwords.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use crate::reader::Reader;
 use crate::report::Problem;
 use crate::schema::keys;
 use crate::unit;
+use crate::url::KeysUrl;
 
 keys! {
     /// Tokens in the place of passwords: signed JSON (JWT), which an identity provider gives to its clients. With a file or a URL
@@ -125,62 +125,6 @@ impl Kind for Text {
     fn show(value: &String) -> String {
         unit::quoted(value)
     }
-}
-
-/// The URL of keys: of HTTPS, or of HTTP on this machine.
-pub(crate) struct KeysUrl;
-
-impl Kind for KeysUrl {
-    type Value = String;
-    type Bound = ();
-
-    fn word() -> String {
-        "URL".to_owned()
-    }
-
-    fn expected() -> String {
-        "a URL such as \"https://id.example/.well-known/jwks.json\"".to_owned()
-    }
-
-    fn read(value: &DeValue<'_>) -> Result<String, String> {
-        let text = Text::read(value)?;
-        let (scheme, authority) = parse_url(&text)?;
-        match scheme {
-            "https" => Ok(text),
-            "http" if is_here(authority) => Ok(text),
-            "http" => {
-                Err("is on another machine, and without TLS everybody on the way could replace the keys"
-                    .to_owned())
-            }
-            _ => Err("begins neither with https:// nor with http://".to_owned()),
-        }
-    }
-
-    fn show(value: &String) -> String {
-        unit::quoted(value)
-    }
-}
-
-/// The scheme of a URL, and its host with or without a port.
-pub(crate) fn parse_url(text: &str) -> Result<(&str, &str), String> {
-    let (scheme, rest) = text.split_once("://").ok_or("is no URL")?;
-    let authority = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
-    if authority.contains('@') {
-        return Err("has a password, which others may read here".to_owned());
-    }
-    if authority.is_empty() || text.contains('#') || !text.chars().all(|letter| letter.is_ascii_graphic()) {
-        return Err("is no URL".to_owned());
-    }
-    Ok((scheme, authority))
-}
-
-/// Whether a host, with or without a port, is this machine.
-pub(crate) fn is_here(authority: &str) -> bool {
-    let host = match authority.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => authority.split(':').next().unwrap_or_default(),
-    };
-    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 #[cfg(test)]

@@ -41,6 +41,7 @@ mod services;
 mod shared_key;
 mod sources;
 mod unit;
+mod url;
 
 pub use address::{AddressError, Binding, ListenAddress, UnixName};
 pub use environment::{Environment, Origin};
@@ -61,3 +62,4 @@ pub use schema::{Applies, Default, Key, Table};
 pub use services::{AnswerForm, HttpAuth, Ldap, QuestionForm};
 pub use shared_key::SharedKey;
 pub use sources::{Files, Sources};
+pub use url::host_and_port;

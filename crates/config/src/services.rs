@@ -3,18 +3,18 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use toml::de::DeValue;
+use ldap::{DnTemplate, Filter};
 
-use crate::jwt::{Jwt, Text, is_here, parse_url};
-use crate::kind::{Absent, Choice, Kind, OrOff, Path, Switch, Time, Words};
+use crate::jwt::{Jwt, Text};
+use crate::kind::{Absent, Choice, OrOff, Path, Switch, Time, Words};
 use crate::reader::Reader;
 use crate::report::Problem;
 use crate::schema::keys;
-use crate::unit;
+use crate::url::{HttpUrl, LdapUrl, is_here, parse_url};
 
 keys! {
-    /// A service of your own that knows users. It is asked over HTTP about each user name and password of which no file here
-    /// knows. docs/AUTHENTICATION.md shows the questions and the answers.
+    /// A service of your own that knows users. It is asked over HTTP about each user name that is in no file of the
+    /// listener. docs/AUTHENTICATION.md shows the questions and the answers.
     pub struct HttpAuth = "[http_auth]", applies Reload, given() {
         /// The URL to which questions are sent, such as `https://id.example/mqtt`. Redirects are not followed.
         url: Option<String> { kind: OrOff<HttpUrl>, default: None }
@@ -31,15 +31,16 @@ keys! {
         /// The file with the certificates of the authorities that may have signed the server's, in PEM. Without this key they are
         /// those that the system trusts.
         ca_file: Option<PathBuf> { kind: OrOff<Path>, default: None }
-        /// Whether passwords may go to another machine without TLS. Everybody on the way can read them, and let anybody in.
+        /// Whether passwords may go to another machine without TLS. Everybody on the way can read them, and log in with
+        /// them.
         plain_text: bool { kind: Switch, default: false }
         /// The time from a question to the end of its answer. Then the client is refused, and may try again.
         timeout: Duration {
             kind: Time, default: Duration::from_secs(3),
             bounds: Duration::from_millis(100)..=Duration::from_secs(30),
         }
-        /// The time for which an answer that lets a client in is good for the same user, password and client identifier. A user
-        /// who is removed may come back for so long. `0s`: each login is a question.
+        /// The time for which an answer that lets a client in is good for the same user, password and client identifier. A
+        /// removed user can log in for this time. `0s`: each login is a question.
         remember: Duration {
             kind: Time, default: Duration::ZERO, bounds: Duration::ZERO..=Duration::from_secs(86_400)
         }
@@ -47,8 +48,8 @@ keys! {
 }
 
 keys! {
-    /// A directory that knows users, such as OpenLDAP or Active Directory. It is asked over LDAP about each user name and password
-    /// of which no file here and no service of `[http_auth]` knows. docs/AUTHENTICATION.md shows the use.
+    /// A directory that knows users, such as OpenLDAP or Active Directory. It is asked over LDAP about each user name that
+    /// neither a file of the listener nor the service of `[http_auth]` knows. docs/AUTHENTICATION.md shows the use.
     pub struct Ldap = "[ldap]", applies Reload, given() {
         /// The URL of the directory, such as `ldaps://ldap.example` or `ldap://127.0.0.1:389`.
         url: Option<String> { kind: OrOff<LdapUrl>, default: None }
@@ -62,6 +63,8 @@ keys! {
         search_base: Option<String> { kind: Absent<Text>, default: None }
         /// The filter that finds the user's entry below `search_base`. A user who has not exactly one entry is unknown.
         search_filter: String { kind: Text, default: "(uid={user})".to_owned() }
+        /// The attribute of the entry that has the user's name. However a client spells its name, this is the user's name here.
+        user_attribute: String { kind: Text, default: "uid".to_owned() }
         /// The entry as which the broker searches. Without this key it searches without a name.
         search_dn: Option<String> { kind: Absent<Text>, default: None }
         /// The file with the password for `search_dn`, in one line. It is read again after SIGHUP, and when it has changed.
@@ -69,15 +72,16 @@ keys! {
         /// The file with the certificates of the authorities that may have signed the server's, in PEM. Without this key they are
         /// those that the system trusts.
         ca_file: Option<PathBuf> { kind: OrOff<Path>, default: None }
-        /// Whether passwords may go to another machine without TLS. Everybody on the way can read them, and let anybody in.
+        /// Whether passwords may go to another machine without TLS. Everybody on the way can read them, and log in with
+        /// them.
         plain_text: bool { kind: Switch, default: false }
         /// The time from a question to the end of its answer. Then the client is refused, and may try again.
         timeout: Duration {
             kind: Time, default: Duration::from_secs(3),
             bounds: Duration::from_millis(100)..=Duration::from_secs(30),
         }
-        /// The time for which an answer that lets a client in is good for the same user, password and client identifier. A user
-        /// who is removed may come back for so long. `0s`: each login is a question.
+        /// The time for which an answer that lets a client in is good for the same user, password and client identifier. A
+        /// removed user can log in for this time. `0s`: each login is a question.
         remember: Duration {
             kind: Time, default: Duration::ZERO, bounds: Duration::ZERO..=Duration::from_secs(86_400)
         }
@@ -127,6 +131,7 @@ impl Ldap {
             "user_dn",
             "search_base",
             "search_filter",
+            "user_attribute",
             "search_dn",
             "search_password_file",
             "ca_file",
@@ -135,22 +140,24 @@ impl Ldap {
             "remember",
         ];
         refuse_without_url(table, &others);
+        if read.search_base.is_none() && read.url.is_some() {
+            let search = ["search_filter", "user_attribute", "search_dn", "search_password_file"];
+            refuse_without(table, "search_base", &search);
+        }
         let problems = read.url.iter().flat_map(|url| read.problems(url));
         for (key, title, advice) in problems {
-            table.note(Problem::at(table.span_of(key), title.to_owned()).advice(advice));
+            table.note(Problem::at(table.span_of(key), title).advice(advice));
         }
         read
     }
 
     /// Settings that do not fit together, each as the key, the problem, and advice.
-    fn problems(&self, url: &str) -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    fn problems(&self, url: &str) -> impl Iterator<Item = (&'static str, String, &'static str)> {
         let is_plain = is_elsewhere_and_plain(url, "ldap") && !self.start_tls && !self.plain_text;
         let tls = if is_plain {
-            Some((
-                "url",
-                PLAIN_TEXT,
-                "use ldaps:// or `start_tls = true`, or say `plain_text = true` in a network of your own",
-            ))
+            let advice =
+                "use ldaps:// or `start_tls = true`, or say `plain_text = true` in a network of your own";
+            Some(("url", PLAIN_TEXT, advice))
         } else if self.start_tls && url.starts_with("ldaps:") {
             Some((
                 "start_tls",
@@ -159,19 +166,6 @@ impl Ldap {
             ))
         } else {
             None
-        };
-        let entry = match (&self.user_dn, &self.search_base) {
-            (None, None) => {
-                Some(("url", "nothing says which entry is a user's", "add `user_dn` or `search_base`"))
-            }
-            (Some(_), Some(_)) => {
-                Some(("search_base", "there are both `user_dn` and `search_base`", "leave one of them out"))
-            }
-            (Some(dn), None) if !dn.contains(USER) => Some(("user_dn", NO_USER, WITH_USER)),
-            (None, Some(_)) if !self.search_filter.contains(USER) => {
-                Some(("search_filter", NO_USER, WITH_USER))
-            }
-            _ => None,
         };
         let searcher = match (&self.search_dn, &self.search_password_file) {
             (Some(_), None) => {
@@ -182,22 +176,47 @@ impl Ldap {
             }
             _ => None,
         };
-        [tls, entry, searcher].into_iter().flatten()
+        let fixed = [tls, searcher].into_iter().flatten();
+        fixed.map(|(key, title, advice)| (key, title.to_owned(), advice)).chain(self.problem_of_entry())
+    }
+
+    /// The reason why no entry is a user's, if there is one.
+    fn problem_of_entry(&self) -> Option<(&'static str, String, &'static str)> {
+        match (&self.user_dn, &self.search_base) {
+            (None, None) => {
+                let title = "nothing says which entry is a user's";
+                Some(("url", title.to_owned(), "add `user_dn` or `search_base`"))
+            }
+            (Some(_), Some(_)) => {
+                let title = "there are both `user_dn` and `search_base`";
+                Some(("search_base", title.to_owned(), "leave one of them out"))
+            }
+            (Some(dn), None) => DnTemplate::parse(dn).err().map(|error| {
+                ("user_dn", error.to_string(), "write a name such as \"uid={user},ou=people,dc=example\"")
+            }),
+            (None, Some(_)) => {
+                let problem = match Filter::parse(&self.search_filter) {
+                    Ok(filter) if filter.has_user() => None,
+                    Ok(_) => Some("every user would have the same entry".to_owned()),
+                    Err(error) => Some(error.to_string()),
+                };
+                problem.map(|title| ("search_filter", title, "write a filter such as \"(uid={user})\""))
+            }
+        }
     }
 }
 
-/// The place of the user name in a text.
-const USER: &str = "{user}";
-const NO_USER: &str = "every user would have the same entry";
-const WITH_USER: &str = "write {user} where the user name has its place";
-
-/// Notes a setting of a server that is not there: it would seem to hold.
-fn refuse_without_url(table: &mut Reader<'_, '_>, keys: &[&str]) {
+/// Notes a setting that has no effect without another key: it would seem to hold.
+fn refuse_without(table: &mut Reader<'_, '_>, other: &str, keys: &[&str]) {
     let key = keys.iter().find(|key| table.has(key));
-    if let Some(key) = key.filter(|_| !table.has("url")) {
-        let problem = Problem::at(table.span_of(key), "there is no `url` to ask".to_owned());
-        table.note(problem.advice("add `url` to this table"));
+    if let Some(key) = key.filter(|_| !table.has(other)) {
+        let problem = Problem::at(table.span_of(key), format!("`{key}` has no effect without `{other}`"));
+        table.note(problem.advice(format!("add `{other}` to this table, or leave out `{key}`")));
     }
+}
+
+fn refuse_without_url(table: &mut Reader<'_, '_>, keys: &[&str]) {
+    refuse_without(table, "url", keys);
 }
 
 /// Whether a URL with this scheme, which has no TLS, is on another machine.
@@ -235,68 +254,6 @@ pub enum AnswerForm {
 impl Words for AnswerForm {
     const WORDS: &'static [(&'static str, Self)] =
         &[("json", Self::Json), ("status", Self::Status), ("text", Self::Text)];
-}
-
-/// The URL of a service.
-pub(crate) struct HttpUrl;
-
-impl Kind for HttpUrl {
-    type Value = String;
-    type Bound = ();
-
-    fn word() -> String {
-        "URL".to_owned()
-    }
-
-    fn expected() -> String {
-        "a URL such as \"https://id.example/mqtt\"".to_owned()
-    }
-
-    fn read(value: &DeValue<'_>) -> Result<String, String> {
-        let text = Text::read(value)?;
-        match parse_url(&text)?.0 {
-            "https" | "http" => Ok(text),
-            _ => Err("begins neither with https:// nor with http://".to_owned()),
-        }
-    }
-
-    fn show(value: &String) -> String {
-        unit::quoted(value)
-    }
-}
-
-/// The URL of a directory: a host, perhaps with a port.
-pub(crate) struct LdapUrl;
-
-impl Kind for LdapUrl {
-    type Value = String;
-    type Bound = ();
-
-    fn word() -> String {
-        "URL of a directory".to_owned()
-    }
-
-    fn expected() -> String {
-        "a URL such as \"ldaps://ldap.example\"".to_owned()
-    }
-
-    fn read(value: &DeValue<'_>) -> Result<String, String> {
-        let text = Text::read(value)?;
-        let (scheme, authority) = parse_url(&text)?;
-        if !matches!(scheme, "ldap" | "ldaps") {
-            return Err("begins neither with ldaps:// nor with ldap://".to_owned());
-        }
-        let rest = &text[scheme.len() + "://".len() + authority.len()..];
-        if !matches!(rest, "" | "/") {
-            return Err("has more than a host and a port: `user_dn` and `search_base` are keys of their own"
-                .to_owned());
-        }
-        Ok(text)
-    }
-
-    fn show(value: &String) -> String {
-        unit::quoted(value)
-    }
 }
 
 #[cfg(test)]
@@ -337,13 +294,18 @@ mod tests {
     fn settings_that_cannot_hold_are_refused() {
         let ldap = "[ldap]\nurl = \"ldaps://ldap.example\"\n";
         for (text, why) in [
-            ("[http_auth]\nanswer = \"status\"".to_owned(), "no `url` to ask"),
-            ("[ldap]\nuser_dn = \"uid={user}\"".to_owned(), "no `url` to ask"),
+            ("[http_auth]\nanswer = \"status\"".to_owned(), "has no effect without `url`"),
+            ("[ldap]\nuser_dn = \"uid={user}\"".to_owned(), "has no effect without `url`"),
             ("[http_auth]\nurl = \"ftp://id.example\"".to_owned(), "begins neither"),
             ("[http_auth]\nurl = \"https://ann:hush@id.example\"".to_owned(), "has a password"),
             (ldap.to_owned(), "which entry is a user's"),
             (format!("{ldap}user_dn = \"uid={{user}}\"\nsearch_base = \"dc=pond\""), "both `user_dn`"),
-            (format!("{ldap}user_dn = \"uid=frog,dc=pond\""), "the same entry"),
+            (format!("{ldap}user_dn = \"uid=frog,dc=pond\""), "{user}"),
+            (format!("{ldap}search_base = \"dc=pond\"\nsearch_filter = \"(uid={{user}}\""), "search_filter"),
+            (
+                format!("{ldap}user_dn = \"uid={{user}}\"\nuser_attribute = \"mail\""),
+                "no effect without `search_base`",
+            ),
             (format!("{ldap}search_base = \"dc=pond\"\nsearch_filter = \"(uid=frog)\""), "the same entry"),
             (format!("{ldap}search_base = \"dc=pond\"\nsearch_dn = \"cn=broker\""), "no password"),
             (format!("{ldap}search_base = \"dc=pond\"\nsearch_password_file = \"p\""), "whose password"),

@@ -34,7 +34,8 @@ fn other(name: &str) -> &'static str {
     match name {
         "check_retain_source" => "refused if on, where there are access rules",
         "plugin" | "auth_plugin" | "global_plugin" => {
-            "refused, except Mosquitto's own plugins for password files, access rules, dynamic security and SQLite"
+            "refused, except Mosquitto's own plugins for password files, access rules, dynamic security and SQLite; \
+             for users over HTTP or LDAP there are `[http_auth]` and `[ldap]`"
         }
         "plugin_load" => {
             "refused, except the SQLite plugin: use `plugin`, or the directives that do the same"

@@ -262,7 +262,7 @@ impl Verifier {
     }
 
     fn run_clerk(self: &Arc<Self>, threads: &Threads) {
-        let mut asking = 0;
+        let (mut asking, mut is_told) = (0, false);
         loop {
             let answers = self.sort((threads.clock.current_ms(), threads.clock.current_unix_secs()));
             while asking < threads.asking && !self.lock().asked.is_empty() {
@@ -271,7 +271,9 @@ impl Verifier {
                 if let Err(error) =
                     self.spawn(threads, &format!("ask-{asking}"), (Work::Asking, takes_suspects))
                 {
-                    tracing::error!(%error, "no thread can be started to ask a server about users");
+                    if !std::mem::replace(&mut is_told, true) {
+                        tracing::error!(%error, asking, "no more threads can be started to ask a server about users");
+                    }
                     break;
                 }
                 asking += 1;

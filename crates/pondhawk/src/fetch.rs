@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ureq::Agent;
+use ureq::config::Config;
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
 
 /// Maximum time of a whole request: name, connection, TLS and answer.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Maximum length of an answer, in bytes.
 pub(crate) const ANSWER_BYTES_MAX: u64 = 1 << 20;
+/// Maximum number of open connections that wait for another request.
+const IDLE_CONNECTIONS_MAX: usize = 16;
 /// Maximum length of the header of an answer, in bytes.
 const HEADER_BYTES_MAX: usize = 16 << 10;
 
@@ -22,7 +25,8 @@ pub(crate) fn fetch(url: &str) -> Result<Vec<u8>, String> {
 }
 
 fn fetch_trusting(url: &str, roots: impl Fn() -> RootCerts) -> Result<Vec<u8>, String> {
-    let mut answer = agent(url, DEADLINE, roots).get(url).call().map_err(|error| error.to_string())?;
+    let mut answer =
+        config(url, DEADLINE, roots).new_agent().get(url).call().map_err(|error| error.to_string())?;
     if answer.status() != 200 {
         return Err(format!("the status is {}", answer.status().as_u16()));
     }
@@ -30,11 +34,15 @@ fn fetch_trusting(url: &str, roots: impl Fn() -> RootCerts) -> Result<Vec<u8>, S
     body.read_to_vec().map_err(|error| error.to_string())
 }
 
-/// A client whose requests end in time. It follows no redirects, and a failure of HTTP is no error.
-pub(crate) fn agent(url: &str, timeout: Duration, roots: impl Fn() -> RootCerts) -> Agent {
+/// The settings of a client whose requests end in time. It follows no redirects, and a failure of HTTP is no error.
+pub(crate) fn config(url: &str, timeout: Duration, roots: impl Fn() -> RootCerts) -> Config {
     let mut config = Agent::config_builder()
         .timeout_global(Some(timeout))
         .max_redirects(0)
+        // Common servers close a connection without requests after five seconds or more. A request on a closed one would fail.
+        .max_idle_age(Duration::from_secs(4))
+        .max_idle_connections_per_host(IDLE_CONNECTIONS_MAX)
+        .max_idle_connections(IDLE_CONNECTIONS_MAX)
         .max_redirects_will_error(false)
         .http_status_as_error(false)
         .max_response_header_size(HEADER_BYTES_MAX)
@@ -44,7 +52,7 @@ pub(crate) fn agent(url: &str, timeout: Duration, roots: impl Fn() -> RootCerts)
     if url.starts_with("https://") {
         config = config.https_only(true).tls_config(tls(roots()));
     }
-    config.build().new_agent()
+    config.build()
 }
 
 fn trusted_by_system() -> RootCerts {

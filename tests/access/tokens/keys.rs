@@ -48,7 +48,7 @@ fn a_connection_ends_with_its_token() {
     let broker = start(&format!("[jwt]\nkey_file = {:?}\nleeway = \"0s\"\n", signer.path("keys.pem")));
     let token = signer.sign("EdDSA", &claims("frog", 600));
     let mut watcher = broker.client_with(&with_token(Version::V5, "w", "frog", &token));
-    watcher.subscribe("$SYS/broker/ended/token_expired");
+    watcher.subscribe("$SYS/broker/ended/login_expired");
     let short = signer.sign("EdDSA", &claims("frog", 3));
     let mut new = broker.client_with(&with_token(Version::V5, "new", "frog", &short));
     let old = broker.client_with(&with_token(Version::V3_1_1, "old", "frog", &short));

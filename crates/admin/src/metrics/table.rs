@@ -138,7 +138,7 @@ pub const METRICS: &[Metric] = &[
         (Items, "reason"),
         each! {
             "user_removed" => "ended/user_removed",
-            "token_expired" => "ended/token_expired",
+            "login_expired" => "ended/login_expired",
             "banned" => "ended/banned",
             "draining" => "ended/draining",
             "reload" => "ended/reload",
@@ -621,6 +621,16 @@ pub const METRICS: &[Metric] = &[
             "failed" => "tokens/fetch_failed",
         },
         "Requests for the keys that check tokens.",
+    ),
+    by(
+        "user_questions_total",
+        Counter,
+        (Items, "outcome"),
+        each! {
+            "answered" => "user_questions/answered",
+            "failed" => "user_questions/failed",
+        },
+        "Questions about users that services and directories elsewhere were asked.",
     ),
     one(
         "admin_requests_total",

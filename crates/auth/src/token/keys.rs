@@ -8,7 +8,8 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde_json::{Map, Value};
 
 use super::key::{Key, Material};
-use super::{Algorithm, der, json};
+use super::{Algorithm, der};
+use crate::strict_object;
 
 /// Maximum number of keys. An issuer has two or three, also while it changes them.
 const KEYS_MAX: usize = 100;
@@ -120,7 +121,7 @@ impl TokenKeys {
 
 /// The keys of a JWKS that sign tokens. Others are left out, as RFC 7517, section 5, asks for.
 fn of_jwks(text: &str) -> Result<Vec<Key>, KeysError> {
-    let object = json::object(text.as_bytes()).ok_or(KeysError::Jwks)?;
+    let object = strict_object(text.as_bytes()).ok_or(KeysError::Jwks)?;
     if object.contains_key("kty") {
         return Ok(of_jwk(&object)?.into_iter().collect());
     }

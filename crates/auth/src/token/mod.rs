@@ -13,7 +13,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::Value;
 
-use crate::{Bearer, Voucher};
+use crate::{Bearer, Voucher, strict_object};
 
 pub use algorithm::Algorithm;
 pub use keys::{KeysError, TokenKeys};
@@ -21,7 +21,6 @@ pub use keys::{KeysError, TokenKeys};
 mod algorithm;
 mod claims;
 mod der;
-mod json;
 mod key;
 mod keys;
 
@@ -180,7 +179,7 @@ impl Tokens {
         let [header, claims, signature] = parts[..] else { return Err(TokenProblem::Malformed) };
         let signed = &token[..header.len() + 1 + claims.len()];
         let key = self.key_of(header, signed, &decoded(signature)?)?;
-        let claims = json::object(&decoded(claims)?).ok_or(TokenProblem::Malformed)?;
+        let claims = strict_object(&decoded(claims)?).ok_or(TokenProblem::Malformed)?;
         let (name, until_unix_secs) = claims::check(&claims, &self.rules, unix_secs)?;
         if user.is_some_and(|user| user != name) {
             return Err(TokenProblem::OtherUser);
@@ -190,7 +189,7 @@ impl Tokens {
 
     /// The key that has signed a token, as a number.
     fn key_of(&self, header: &str, signed: &[u8], signature: &[u8]) -> Result<NonZeroU64, TokenProblem> {
-        let header = json::object(&decoded(header)?).ok_or(TokenProblem::Malformed)?;
+        let header = strict_object(&decoded(header)?).ok_or(TokenProblem::Malformed)?;
         if header.contains_key("crit") {
             return Err(TokenProblem::Critical);
         }

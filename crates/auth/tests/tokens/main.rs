@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use auth::{
     Access, Admission, Algorithm, Check, KeysError, Login, PasswordHash, Question, Refusal, Scheme,
-    TOKEN_BYTES_MAX, TokenKeys, TokenProblem, TokenRules, Tokens, UserService, UserSource, Users, Verdict,
-    Voucher,
+    SourceSettings, TOKEN_BYTES_MAX, TokenKeys, TokenProblem, TokenRules, Tokens, UserService, UserSource,
+    Users, Verdict, Voucher,
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -210,11 +210,15 @@ impl UserService for Nobody {
 
 #[test]
 fn a_service_is_asked_about_names_that_are_no_users_here() {
-    let source = UserSource::new(Voucher::Http, "a", Duration::ZERO, Arc::new(Nobody));
+    let settings = SourceSettings { place: "a", number: 0, remembers: Duration::ZERO };
+    let source = UserSource::new(Voucher::Http, settings, Arc::new(Nobody));
     let with = |access: Access| access.with_services(Arc::from([source.clone()]));
     let only = with(Access::default());
     let users = with(Access::new(Some(users()), None));
     let tokens = with(Access::default().with_tokens(Some(Arc::new(tokens()))));
+    let number = source.number();
+    assert!(only.still_knows("newt", "n1", number) && users.still_knows("newt", "n1", number));
+    assert!(!users.still_knows("ann", "n1", number), "the rights of a user here are not for it");
     let token = token(r#"{"sub":"frog"}"#);
     let rows = [
         (Some("ann"), "secret", "service", "password", "service"),

@@ -66,7 +66,7 @@ impl Shard {
 
     /// Ends a connection whose token, or whose answer of a server elsewhere, has expired.
     pub(crate) fn end_expired(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
-        self.counters.ended_token_expired.add(1);
+        self.counters.ended_login_expired.add(1);
         self.give_up(id, DisconnectReason::NotAuthorized, "its token has expired, or its login", to);
     }
 }

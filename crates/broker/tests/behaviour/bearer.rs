@@ -1,12 +1,11 @@
 //! Clients for whom a token or a server elsewhere vouches: their answers, and the end of their connections.
 
 use std::sync::Arc;
-
 use std::time::Duration;
 
 use auth::{
-    Access, Bearer, Checked, DynamicSecurity, PasswordHash, Question, Realms, Scheme, TokenKeys,
-    TokenProblem, TokenRules, Tokens, UserService, UserSource, Users, Verdict, Voucher,
+    Access, Bearer, Checked, DynamicSecurity, PasswordHash, Question, Realms, Scheme, SourceSettings,
+    TokenKeys, TokenProblem, TokenRules, Tokens, UserService, UserSource, Users, Verdict, Voucher,
 };
 use base::{Realm, Tenant};
 use wire::{Binary, Connect, Version};
@@ -123,7 +122,7 @@ fn a_connection_ends_when_its_token_expires() {
         let said: &[&str] = if version == Version::V5 { &["DISCONNECT Not authorized"] } else { &[] };
         assert_eq!(world.packets(peer), said, "{version:?}");
         assert!(world.socket(peer).closed && !world.socket(forever).closed);
-        assert_eq!(world.total(|counters| counters.ended_token_expired.value()), 1);
+        assert_eq!(world.total(|counters| counters.ended_login_expired.value()), 1);
     }
 }
 
@@ -218,14 +217,17 @@ struct Service(Verdict);
 
 impl UserService for Service {
     fn ask(&self, _: &Question<'_>) -> Verdict {
-        self.0
+        self.0.clone()
     }
 }
 
-const KNOWN: Verdict = Verdict::Known { until_unix_secs: None };
+fn known(until_unix_secs: Option<u64>) -> Verdict {
+    Verdict::Known { user: "frog".into(), until_unix_secs }
+}
 
 fn with_service(place: &str, verdict: Verdict) -> Access {
-    let source = UserSource::new(Voucher::Http, place, Duration::ZERO, Arc::new(Service(verdict)));
+    let settings = SourceSettings { place, number: 0, remembers: Duration::ZERO };
+    let source = UserSource::new(Voucher::Http, settings, Arc::new(Service(verdict)));
     Access::default().with_services(Arc::from([source]))
 }
 
@@ -246,16 +248,16 @@ fn answer(verdict: Verdict, password: &str, then: Option<Access>) -> (World, Pee
 #[test]
 fn a_service_decides_about_names_that_are_no_users_here() {
     for (verdict, expected) in [
-        (KNOWN, "Success"),
+        (known(None), "Success"),
         (Verdict::Denied, "Bad User Name or Password"),
         (Verdict::Unknown, "Bad User Name or Password"),
         (Verdict::Unreachable, "Server unavailable"),
     ] {
-        let (_, _, answer) = answer(verdict, "croak", None);
+        let (_, _, answer) = answer(verdict.clone(), "croak", None);
         assert!(answer.starts_with(&format!("CONNACK {expected}")), "{verdict:?}: {answer}");
     }
     // Directories take an empty password for a stranger, and let the stranger in.
-    let (world, _, answer) = answer(KNOWN, "", None);
+    let (world, _, answer) = answer(known(None), "", None);
     assert!(answer.contains("Bad User Name or Password"), "{answer}");
     let totals = broker::Totals::of(world.counters.iter().map(|counters| &**counters));
     assert_eq!((totals.refused_password, totals.refused_unreachable), (1, 0));
@@ -269,14 +271,22 @@ fn an_answer_counts_only_as_long_as_its_service_does() {
         users.add("frog", hash).expect("a user");
         users
     };
-    let (_, _, other) = answer(KNOWN, "croak", Some(with_service("b", KNOWN)));
+    let (_, _, other) = answer(known(None), "croak", Some(with_service("b", known(None))));
     assert!(other.contains("Server unavailable"), "{other}");
-    let local = with_service("a", KNOWN);
+    let local = with_service("a", known(None));
     let local = Access::new(Some(users()), None).with_services(local.services().clone());
-    let (_, _, local) = answer(KNOWN, "croak", Some(local));
+    let (_, _, local) = answer(known(None), "croak", Some(local));
     assert!(local.contains("Bad User Name or Password"), "the name is that of a user here by now: {local}");
+    // A connected client goes when its name becomes that of a user here, whose rights are others.
+    let (mut world, peer, _) = answer(known(None), "croak", None);
+    let both =
+        Access::new(Some(users()), None).with_services(with_service("a", known(None)).services().clone());
+    world.replace_realms(realms(both));
+    world.shards[0].users_changed();
+    world.end_turn(0);
+    assert_eq!(world.packets(peer), ["DISCONNECT Not authorized"]);
     // A connected client goes when its service does.
-    let (mut world, peer, _) = answer(KNOWN, "croak", None);
+    let (mut world, peer, _) = answer(known(None), "croak", None);
     let replace = |world: &mut World, access| {
         world.replace_realms(realms(access));
         world.shards[0].users_changed();
@@ -284,14 +294,14 @@ fn an_answer_counts_only_as_long_as_its_service_does() {
     };
     replace(&mut world, with_service("a", Verdict::Denied));
     assert!(!world.socket(peer).closed, "the same service, whatever it would say now");
-    replace(&mut world, with_service("b", KNOWN));
+    replace(&mut world, with_service("b", known(None)));
     assert_eq!(world.packets(peer), ["DISCONNECT Not authorized"]);
 }
 
 #[test]
 fn an_answer_may_end_the_connection_later() {
     let until_unix_secs = Some(World::new(1).now.unix_ms / 1_000 + 10);
-    let (mut world, peer, answer) = answer(Verdict::Known { until_unix_secs }, "croak", None);
+    let (mut world, peer, answer) = answer(known(until_unix_secs), "croak", None);
     assert!(answer.starts_with("CONNACK Success"), "{answer}");
     world.wait(9_500);
     assert!(!world.socket(peer).closed);

@@ -15,8 +15,8 @@ pub(super) fn translate(world: World<'_>, sites: &[Site<'_>], output: &mut Outpu
             "mosquitto_persist_sqlite" => sqlite(plugin, output),
             "mosquitto_dynamic_security" => dynamic_security(plugin, sites, output),
             _ => {
-                let reason =
-                    "plugins of Mosquitto cannot be loaded; Pondhawk has `password_file` and `acl_file`";
+                let reason = "plugins of Mosquitto cannot be loaded; Pondhawk has `password_file` and `acl_file`, and in its own language \
+                     `[http_auth]` and `[ldap]`";
                 refuse(plugin, reason, output);
             }
         }

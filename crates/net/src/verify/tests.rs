@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use auth::{
-    Access, Admission, Login, PasswordHash, Question, Scheme, TokenCheck, TokenKeys, TokenProblem,
-    TokenRules, Tokens, UserService, UserSource, Users, Verdict, Voucher,
+    Access, Admission, Login, PasswordHash, Question, Scheme, SourceSettings, TokenCheck, TokenKeys,
+    TokenProblem, TokenRules, Tokens, UserService, UserSource, Users, Verdict, Voucher,
 };
 
 use super::*;
@@ -178,7 +178,7 @@ impl UserService for Service {
     fn ask(&self, question: &Question<'_>) -> Verdict {
         self.0.fetch_add(1, Ordering::Relaxed);
         match question.password {
-            b"croak" => Verdict::Known { until_unix_secs: None },
+            b"croak" => Verdict::Known { user: "newt".into(), until_unix_secs: None },
             b"later" => Verdict::Unreachable,
             _ => Verdict::Denied,
         }
@@ -188,7 +188,8 @@ impl UserService for Service {
 /// A check of a password by the service.
 fn asked(service: &Arc<Service>, remembers_secs: u64, password: &[u8]) -> Check {
     let remembers = Duration::from_secs(remembers_secs);
-    let source = UserSource::new(Voucher::Http, "a", remembers, Arc::clone(service) as Arc<dyn UserService>);
+    let settings = SourceSettings { place: "a", number: remembers_secs, remembers };
+    let source = UserSource::new(Voucher::Http, settings, Arc::clone(service) as Arc<dyn UserService>);
     let access = Access::default().with_services(Arc::from([source]));
     let login =
         Login { user: Some("newt"), password: Some(password), client_id: "n1", may_be_anonymous: false };
@@ -214,7 +215,7 @@ impl Desk {
 }
 
 #[test]
-fn a_service_that_hangs_delays_no_password_of_a_file() {
+fn questions_wait_in_lines_of_their_own() {
     let (desk, service) = (Desk::new(), Arc::default());
     for slot in 0..20 {
         assert_eq!(desk.submit_check(slot, "192.0.2.1", asked(&service, 0, b"croak"), 0), []);

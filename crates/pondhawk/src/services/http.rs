@@ -6,24 +6,33 @@
 //! | 200 | the body decides | known | known if the body is `ok`, else denied |
 //! | another 2xx | failure | known | failure |
 //! | 401, 403 | denied | denied | denied |
-//! | 404 | unknown | unknown | unknown |
 //! | any other, also a redirect | failure | failure | failure |
 
 use std::fmt;
 use std::hash::Hasher;
 use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use auth::{Question, Verdict};
 use config::{AnswerForm, HttpAuth, QuestionForm};
 use serde_json::Value;
+use ureq::http::{HeaderValue, Uri};
 use ureq::tls::{Certificate, RootCerts};
+use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver as Resolves};
+use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 use ureq::{Agent, Body};
 
-use super::{Server, roots, secret};
+use super::resolver::Resolver;
+use super::{Deadline, Server, roots, secret};
 use crate::fetch;
 
 /// Maximum length of the body of an answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
+/// Maximum number of addresses that are tried.
+const ADDRESSES_MAX: usize = 16;
+/// Maximum length of a URL with a query, in bytes. Servers accept about as much.
+const URL_BYTES_MAX: usize = 8 << 10;
 
 /// A service, and the connections to it that stay open.
 pub(super) struct HttpService {
@@ -32,6 +41,28 @@ pub(super) struct HttpService {
     answer: AnswerForm,
     authorization: Option<String>,
     agent: Agent,
+    timeout: Duration,
+}
+
+/// The addresses of the service, for its agent.
+#[derive(Debug)]
+struct Addresses {
+    resolver: Arc<Resolver>,
+    timeout: Duration,
+}
+
+impl Resolves for Addresses {
+    fn resolve(
+        &self,
+        _: &Uri,
+        _: &ureq::config::Config,
+        _: NextTimeout,
+    ) -> Result<ResolvedSocketAddrs, ureq::Error> {
+        let found = self.resolver.addresses(&Deadline::after(self.timeout)).map_err(io::Error::other)?;
+        let mut addresses = self.empty();
+        found.into_iter().take(ADDRESSES_MAX).for_each(|address| addresses.push(address));
+        Ok(addresses)
+    }
 }
 
 impl HttpService {
@@ -43,21 +74,37 @@ impl HttpService {
         let url = url.clone().unwrap_or_default();
         let roots =
             if url.starts_with("https://") { roots::read(ca_file.as_ref(), contents)? } else { Vec::new() };
+        let resolver = resolver(&url)?;
+        if let Some(value) = &authorization {
+            HeaderValue::from_str(value).map_err(|error| invalid("`authorization_file`", &error))?;
+        }
         let roots = || RootCerts::from(roots.iter().map(|root| Certificate::from_der(root).to_owned()));
-        let agent = fetch::agent(&url, *timeout, roots);
-        Ok(Self { url, question: *question, answer: *answer, authorization, agent })
+        let config = fetch::config(&url, *timeout, roots);
+        let addresses = Addresses { resolver: Arc::new(resolver), timeout: *timeout };
+        let agent = Agent::with_parts(config, DefaultConnector::default(), addresses);
+        Ok(Self { url, question: *question, answer: *answer, authorization, agent, timeout: *timeout })
     }
 
-    /// Sends a question, and waits for the head of the answer.
-    fn send(&self, values: &[(&str, &str); 3]) -> Result<ureq::http::Response<Body>, ureq::Error> {
+    /// Sends a question, and waits for the head of the answer. `None` if the question does not fit into a URL.
+    fn send(&self, values: &[(&str, &str); 3]) -> Option<Result<ureq::http::Response<Body>, ureq::Error>> {
         let Self { agent, url, authorization, .. } = self;
-        if self.question == QuestionForm::Query {
-            let mut request = agent.get(url).query_pairs(values.iter().copied());
-            if let Some(authorization) = authorization {
-                request = request.header("Authorization", authorization);
-            }
-            return request.call();
+        if self.question != QuestionForm::Query {
+            return Some(self.post(values));
         }
+        // Each byte becomes at most three.
+        let values_bytes: usize = values.iter().map(|(name, value)| name.len() + 2 + 3 * value.len()).sum();
+        if url.len() + values_bytes > URL_BYTES_MAX {
+            return None;
+        }
+        let mut request = agent.get(url).query_pairs(values.iter().copied());
+        if let Some(authorization) = authorization {
+            request = request.header("Authorization", authorization);
+        }
+        Some(request.call())
+    }
+
+    fn post(&self, values: &[(&str, &str); 3]) -> Result<ureq::http::Response<Body>, ureq::Error> {
+        let Self { agent, url, authorization, .. } = self;
         let mut request = agent.post(url);
         if let Some(authorization) = authorization {
             request = request.header("Authorization", authorization);
@@ -70,11 +117,10 @@ impl HttpService {
         request.content_type("application/json").send(Value::from(object).to_string())
     }
 
-    fn verdict(&self, mut answer: ureq::http::Response<Body>) -> Result<Verdict, String> {
-        let known = Ok(Verdict::Known { until_unix_secs: None });
+    fn verdict(&self, user: &str, mut answer: ureq::http::Response<Body>) -> Result<Verdict, String> {
+        let known = Ok(Verdict::Known { user: user.into(), until_unix_secs: None });
         match (answer.status().as_u16(), self.answer) {
             (401 | 403, _) => Ok(Verdict::Denied),
-            (404, _) => Ok(Verdict::Unknown),
             (204, AnswerForm::Json) | (200..300, AnswerForm::Status) => known,
             (200, form) => {
                 let body = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
@@ -82,7 +128,7 @@ impl HttpService {
                 match form {
                     AnswerForm::Text if body.trim() == "ok" => known,
                     AnswerForm::Text => Ok(Verdict::Denied),
-                    _ => of_json(&body),
+                    _ => of_json(user, &body),
                 }
             }
             (status, _) => Err(format!("the status is {status}")),
@@ -100,21 +146,43 @@ impl Server for HttpService {
         // Neither JSON nor a form has other bytes, and a service that gets something else would decide about something else.
         let Ok(password) = std::str::from_utf8(password) else { return Ok(Verdict::Denied) };
         let values = [("username", user), ("password", password), ("clientid", client_id)];
-        let answer = self.send(&values).map_err(|error| error.to_string())?;
-        self.verdict(answer)
+        let begun = Instant::now();
+        let Some(mut answer) = self.send(&values) else { return Ok(Verdict::Denied) };
+        // A connection that was open may end with this question, because the service has closed it meanwhile. One more question
+        // has a new connection.
+        if matches!(answer, Err(ureq::Error::Io(_))) && begun.elapsed() < self.timeout / 4 {
+            answer = self.send(&values).unwrap_or(answer);
+        }
+        self.verdict(user, answer.map_err(|error| error.to_string())?)
     }
 }
 
+/// The host of a URL.
+fn resolver(url: &str) -> io::Result<Resolver> {
+    let uri = Uri::try_from(url).map_err(|error| invalid("`url`", &error))?;
+    let authority = uri.authority().map(|authority| authority.as_str()).and_then(config::host_and_port);
+    let (host, port) =
+        authority.ok_or_else(|| invalid("`url`", &"there is no host, or a port that is none"))?;
+    let usual = if url.starts_with("https://") { 443 } else { 80 };
+    Ok(Resolver::new(host, port.unwrap_or(usual)))
+}
+
+fn invalid(key: &str, error: &dyn fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("{key} of [http_auth]: {error}"))
+}
+
 /// The verdict in a body: `result` as in EMQX, with `expire_at` if there is an end, or `Ok` as in mosquitto-go-auth.
-fn of_json(body: &str) -> Result<Verdict, String> {
+fn of_json(user: &str, body: &str) -> Result<Verdict, String> {
     let odd = || "the answer is no object with `result` or `Ok`".to_owned();
-    let object: serde_json::Map<String, Value> = serde_json::from_str(body).map_err(|_| odd())?;
+    let object = auth::strict_object(body.as_bytes()).ok_or_else(odd)?;
     let until_unix_secs = match object.get("expire_at") {
         None | Some(Value::Null) => None,
         Some(time) => Some(time.as_u64().ok_or("`expire_at` is no number of seconds since 1970")?),
     };
     match (object.get("result").and_then(Value::as_str), object.get("Ok").and_then(Value::as_bool)) {
-        (Some("allow"), None) | (None, Some(true)) => Ok(Verdict::Known { until_unix_secs }),
+        (Some("allow"), None) | (None, Some(true)) => {
+            Ok(Verdict::Known { user: user.into(), until_unix_secs })
+        }
         (Some("deny"), None) | (None, Some(false)) => Ok(Verdict::Denied),
         (Some("ignore"), None) => Ok(Verdict::Unknown),
         _ => Err(odd()),
@@ -134,7 +202,8 @@ mod tests {
 
     #[test]
     fn a_body_says_allow_deny_or_ignore_and_nothing_else() {
-        let known = |until_unix_secs| Ok(Verdict::Known { until_unix_secs });
+        let known = |until_unix_secs| Ok(Verdict::Known { user: "frog".into(), until_unix_secs });
+        let of_json = |body| of_json("frog", body);
         assert_eq!(of_json(r#"{"result":"allow","is_superuser":false}"#), known(None));
         assert_eq!(of_json(r#"{"result":"allow","expire_at":4102444800}"#), known(Some(4_102_444_800)));
         assert_eq!(of_json(r#"{"result":"allow","expire_at":null}"#), known(None));
@@ -154,6 +223,7 @@ mod tests {
             r#"{"Ok":"true"}"#,
             r#"{"ok":true}"#,
             r#"{"result":"deny","Ok":true}"#,
+            r#"{"result":"deny","result":"allow"}"#,
             r#"{"result":"allow","expire_at":"tomorrow"}"#,
             r#"{"result":"allow","expire_at":-1}"#,
             r#"{"result":"allow","expire_at":1.5}"#,

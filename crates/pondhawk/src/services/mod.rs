@@ -1,13 +1,14 @@
 //! Servers elsewhere that know users, as the configuration names them.
 
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use auth::{UserService, UserSource, Verdict, Voucher};
+use auth::{SourceSettings, UserService, UserSource, Verdict, Voucher};
 use config::{Config, HttpAuth, Ldap, Listener};
 use protocol::Instruments;
 
@@ -17,6 +18,7 @@ use ldap::LdapService;
 
 mod http;
 mod ldap;
+mod resolver;
 mod roots;
 
 /// Shortest time between two lines of the log about the same trouble.
@@ -67,30 +69,32 @@ impl Services {
         let mut contents = DefaultHasher::new();
         let mut sources = Vec::new();
         if let Some(http) = &self.http {
-            let service = HttpService::new(http, &mut contents)?;
+            let mut files = DefaultHasher::new();
+            let service = HttpService::new(http, &mut files)?;
             let HttpAuth { url, question, answer, .. } = http;
-            let place = format!("{url:?} {question:?} {answer:?}");
-            sources.push(source(Voucher::Http, &place, http.remember, service, figures));
+            let place = &format!("{url:?} {question:?} {answer:?}");
+            let number = number(&format!("{http:?}"), &mut files, &mut contents);
+            let settings = SourceSettings { place, number, remembers: http.remember };
+            sources.push(UserSource::new(Voucher::Http, settings, Counted::service(service, figures)));
         }
         if let Some(ldap) = &self.ldap {
-            let service = LdapService::new(ldap, &mut contents)?;
-            let Ldap { url, user_dn, search_base, search_filter, .. } = ldap;
-            let place = format!("{url:?} {user_dn:?} {search_base:?} {search_filter:?}");
-            sources.push(source(Voucher::Ldap, &place, ldap.remember, service, figures));
+            let mut files = DefaultHasher::new();
+            let service = LdapService::new(ldap, &mut files)?;
+            let Ldap { url, user_dn, search_base, search_filter, user_attribute, .. } = ldap;
+            let place = &format!("{url:?} {user_dn:?} {search_base:?} {search_filter:?} {user_attribute:?}");
+            let number = number(&format!("{ldap:?}"), &mut files, &mut contents);
+            let settings = SourceSettings { place, number, remembers: ldap.remember };
+            sources.push(UserSource::new(Voucher::Ldap, settings, Counted::service(service, figures)));
         }
         Ok((sources.into(), contents.finish()))
     }
 }
 
-fn source(
-    voucher: Voucher,
-    place: &str,
-    remember: Duration,
-    server: impl Server + 'static,
-    figures: &Arc<Figures>,
-) -> UserSource {
-    let counted = Counted { server, figures: Arc::clone(figures), told: Mutex::new(None) };
-    UserSource::new(voucher, place, remember, Arc::new(counted))
+/// A number for the settings of a server and the files that they name, which also changes the hash of all.
+fn number(settings: &str, files: &mut DefaultHasher, all: &mut DefaultHasher) -> u64 {
+    settings.hash(files);
+    all.write_u64(files.finish());
+    files.finish()
 }
 
 /// A server, whose failures have reasons.
@@ -108,14 +112,14 @@ trait Server: std::fmt::Debug + Send + Sync {
 /// Values below `$SYS/broker/user_questions/`.
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
-    asked: AtomicU64,
+    answered: AtomicU64,
     failed: AtomicU64,
 }
 
 impl Instruments for Figures {
     fn read(&self, say: &mut dyn FnMut(&str, String)) {
-        if self.asked.load(Relaxed) > 0 {
-            say("user_questions/asked", self.asked.load(Relaxed).to_string());
+        if self.answered.load(Relaxed) + self.failed.load(Relaxed) > 0 {
+            say("user_questions/answered", self.answered.load(Relaxed).to_string());
             say("user_questions/failed", self.failed.load(Relaxed).to_string());
         }
     }
@@ -126,27 +130,47 @@ impl Instruments for Figures {
 struct Counted<S> {
     server: S,
     figures: Arc<Figures>,
-    /// Time of the last line of the log about a failure. `None` after an answer.
-    told: Mutex<Option<Instant>>,
+    trouble: Mutex<Trouble>,
+}
+
+/// The last failure of a server.
+#[derive(Debug, Default)]
+struct Trouble {
+    /// Whether the server has failed since its last answer.
+    is_failing: bool,
+    /// Time of the last line of the log.
+    told: Option<Instant>,
+}
+
+impl<S: Server + 'static> Counted<S> {
+    fn service(server: S, figures: &Arc<Figures>) -> Arc<dyn UserService> {
+        Arc::new(Self { server, figures: Arc::clone(figures), trouble: Mutex::default() })
+    }
 }
 
 impl<S: Server> UserService for Counted<S> {
     fn ask(&self, question: &auth::Question<'_>) -> Verdict {
-        self.figures.asked.fetch_add(1, Relaxed);
-        let answer = self.server.ask(question);
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        // A fault in a library must end neither the thread nor the broker.
+        let answer = catch_unwind(AssertUnwindSafe(|| self.server.ask(question)));
+        let answer =
+            answer.unwrap_or_else(|_| Err("the question has ended with a fault of the broker".to_owned()));
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let Trouble { is_failing, told } = &mut *trouble;
+        let may_tell = told.is_none_or(|told| told.elapsed() >= TOLD_EVERY);
+        let url = self.server.url();
         match answer {
             Ok(verdict) => {
-                if told.take().is_some() {
-                    tracing::info!(url = self.server.url(), "the server that knows users answers again");
+                self.figures.answered.fetch_add(1, Relaxed);
+                if std::mem::take(is_failing) {
+                    tracing::debug!(url, "the server that knows users answers again");
                 }
                 verdict
             }
             Err(why) => {
                 let failed = self.figures.failed.fetch_add(1, Relaxed) + 1;
-                if told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
+                *is_failing = true;
+                if may_tell {
                     *told = Some(Instant::now());
-                    let url = self.server.url();
                     tracing::error!(
                         failed,
                         url,
@@ -174,12 +198,42 @@ fn secret(key: &str, path: &Path, contents: &mut impl Hasher) -> io::Result<Stri
 struct Deadline(Instant);
 
 impl Deadline {
+    const OVER: &str = "there was no answer in time";
+
     fn after(timeout: Duration) -> Self {
         Self(Instant::now() + timeout)
     }
 
     fn left(&self) -> Result<Duration, String> {
         let left = self.0.saturating_duration_since(Instant::now());
-        if left.is_zero() { Err("there was no answer in time".to_owned()) } else { Ok(left) }
+        if left.is_zero() { Err(Self::OVER.to_owned()) } else { Ok(left) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server with a fault.
+    #[derive(Debug)]
+    struct Faulty;
+
+    impl Server for Faulty {
+        fn url(&self) -> &'static str {
+            "http://pond.example"
+        }
+
+        fn ask(&self, _: &auth::Question<'_>) -> Result<Verdict, String> {
+            panic!("an odd byte")
+        }
+    }
+
+    #[test]
+    fn a_fault_while_a_server_is_asked_ends_the_question_alone() {
+        let figures = Arc::default();
+        let service = Counted::service(Faulty, &figures);
+        let question = auth::Question { user: "frog", password: b"croak", client_id: "f1" };
+        assert_eq!([(); 2].map(|()| service.ask(&question)), [Verdict::Unreachable, Verdict::Unreachable]);
+        assert_eq!((figures.answered.load(Relaxed), figures.failed.load(Relaxed)), (0, 2));
     }
 }

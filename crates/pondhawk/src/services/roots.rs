@@ -22,6 +22,7 @@ pub(super) fn read(
         for error in &found.errors {
             tracing::debug!(%error, "a certificate of the system cannot be read");
         }
+        found.certs.iter().for_each(|certificate| contents.write(certificate));
         return Ok(found.certs);
     };
     let certificates = |text: &str| {

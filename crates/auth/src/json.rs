@@ -1,12 +1,14 @@
-//! JSON in which no object has a member twice: two readers of such an object may see two different tokens.
+//! JSON in which no object has a member twice: two readers of such an object may see two
+//! different tokens, or answers.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// The members of an object. `None` if the text is no object, or an object in it has a member twice.
-pub(super) fn object(text: &[u8]) -> Option<Map<String, Value>> {
+/// The members of an object in JSON. `None` if the text is no object, or an object in it has a member twice.
+#[must_use]
+pub fn strict_object(text: &[u8]) -> Option<Map<String, Value>> {
     match serde_json::from_slice::<Strict>(text).ok()?.0 {
         Value::Object(members) => Some(members),
         _ => None,
@@ -80,7 +82,7 @@ mod tests {
 
     #[test]
     fn an_object_with_a_member_twice_is_refused_at_any_depth() {
-        assert!(object(br#"{"a":1,"b":[true,null,-1,0.5,"x",{"a":2}]}"#).is_some());
+        assert!(strict_object(br#"{"a":1,"b":[true,null,-1,0.5,"x",{"a":2}]}"#).is_some());
         for text in [
             r#"{"alg":"none","alg":"RS256"}"#,
             r#"{"a":{"b":1,"b":1}}"#,
@@ -91,10 +93,10 @@ mod tests {
             "{\"a\":1e999}",
             "",
         ] {
-            assert_eq!(object(text.as_bytes()), None, "{text}");
+            assert_eq!(strict_object(text.as_bytes()), None, "{text}");
         }
-        assert_eq!(object(b"{\"a\":\"\xFF\"}"), None, "no UTF-8");
+        assert_eq!(strict_object(b"{\"a\":\"\xFF\"}"), None, "no UTF-8");
         let deep = format!("{{\"a\":{}{}}}", "[".repeat(10_000), "]".repeat(10_000));
-        assert_eq!(object(deep.as_bytes()), None, "too deep");
+        assert_eq!(strict_object(deep.as_bytes()), None, "too deep");
     }
 }
