@@ -62,9 +62,9 @@ keys! {
         /// common form.
         search_base: Option<String> { kind: Absent<Text>, default: None }
         /// The filter that finds the user's entry below `search_base`. A user who has not exactly one entry is unknown.
-        search_filter: String { kind: Text, default: "(uid={user})".to_owned() }
+        search_filter: String { kind: Text, default: SEARCH_FILTER.to_owned() }
         /// The attribute of the entry that has the user's name. However a client spells its name, this is the user's name here.
-        user_attribute: String { kind: Text, default: "uid".to_owned() }
+        user_attribute: String { kind: Text, default: USER_ATTRIBUTE.to_owned() }
         /// The entry as which the broker searches. Without this key it searches without a name.
         search_dn: Option<String> { kind: Absent<Text>, default: None }
         /// The file with the password for `search_dn`, in one line. It is read again after SIGHUP, and when it has changed.
@@ -103,6 +103,8 @@ impl Vouchers<'_> {
     }
 }
 
+const SEARCH_FILTER: &str = "(uid={user})";
+const USER_ATTRIBUTE: &str = "uid";
 const PLAIN_TEXT: &str = "passwords would go to another machine without TLS";
 
 impl HttpAuth {
@@ -141,14 +143,24 @@ impl Ldap {
         ];
         refuse_without_url(table, &others);
         if read.search_base.is_none() && read.url.is_some() {
-            let search = ["search_filter", "user_attribute", "search_dn", "search_password_file"];
-            refuse_without(table, "search_base", &search);
+            refuse_without(table, "search_base", &read.of_search());
         }
         let problems = read.url.iter().flat_map(|url| read.problems(url));
         for (key, title, advice) in problems {
             table.note(Problem::at(table.span_of(key), title).advice(advice));
         }
         read
+    }
+
+    /// The keys about a search that have another value than by default.
+    fn of_search(&self) -> Vec<&'static str> {
+        let keys = [
+            (self.search_dn.is_some(), "search_dn"),
+            (self.search_password_file.is_some(), "search_password_file"),
+            (self.search_filter != SEARCH_FILTER, "search_filter"),
+            (self.user_attribute != USER_ATTRIBUTE, "user_attribute"),
+        ];
+        keys.into_iter().filter(|(is_set, _)| *is_set).map(|(_, key)| key).collect()
     }
 
     /// Settings that do not fit together, each as the key, the problem, and advice.
