@@ -33,7 +33,8 @@ pub(crate) fn check(path: &Path, machine: &Machine) -> Result<Checked, Failure> 
         None => format!("{name} is good; with the defaults of this machine it comes to:\n"),
         Some(translation) => {
             let count = translation.remarks.len();
-            format!("{name} is a good file of Mosquitto, with {count} remarks; in our language it is:\n")
+            let remarks = if count == 1 { "remark" } else { "remarks" };
+            format!("{name} is a good file of Mosquitto, with {count} {remarks}; in our language it is:\n")
         }
     };
     for notice in loaded.config.notices(loaded.first_user()) {

@@ -120,9 +120,9 @@ fn arrives(store: &Store, database: &Path, size: Size, stopped: SystemTime) {
     let report = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{report}{}", String::from_utf8_lossy(&output.stderr));
     for line in [
-        format!("  {} subscriptions\n", 2 * size.sessions),
-        format!("  {} messages that wait for sessions\n", PER_SESSION * size.sessions),
-        format!("  {} retained messages\n", size.retained),
+        format!("  subscriptions: {}\n", 2 * size.sessions),
+        format!("  messages that wait for sessions: {}\n", PER_SESSION * size.sessions),
+        format!("  retained messages: {}\n", size.retained),
     ] {
         assert!(report.contains(&line), "{line}{report}");
     }
@@ -159,8 +159,14 @@ fn exchanges_that_had_begun_go_on_where_they_stood() {
 fn exchanges_go_on(store: &Store, database: &Path) {
     let output = store.import(database, &[]);
     let report = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(report.contains("  1 messages of QoS 2 that their clients have"), "{report}");
-    assert!(report.contains("  2 messages of QoS 2 published, which their publishers had not"), "{report}");
+    assert!(
+        report.contains("  messages of QoS 2 that their clients have, and whose exchanges go on: 1\n"),
+        "{report}"
+    );
+    assert!(
+        report.contains("  messages of QoS 2 published, which their publishers had not released: 2\n"),
+        "{report}"
+    );
     let broker = start(store);
     world::go_on_with_exchanges(&broker);
     assert!(broker.stop().success());
@@ -293,7 +299,7 @@ fn torn_foreign_new_and_open_databases_of_sqlite_are_refused_and_nothing_is_made
     connection.execute_batch("COMMIT").expect("it has begun");
     refused("stop Mosquitto first");
     let report = store.import(&store.sqlite(), &["--snapshot"]);
-    assert!(String::from_utf8_lossy(&report.stdout).contains("100 retained messages"));
+    assert!(String::from_utf8_lossy(&report.stdout).contains("retained messages: 100\n"));
     fs::remove_dir_all(store.journal()).expect("it is ours");
     drop(connection);
     let whole = fs::read(store.sqlite()).expect("it is there");
@@ -340,7 +346,12 @@ fn wills_in_a_database_of_sqlite_wait_on() {
     drop(connection);
     let output = store.import(&store.sqlite(), &[]);
     let report = String::from_utf8_lossy(&output.stdout).into_owned();
-    for line in ["3 sessions", "3 wills that wait", "1 wills left out", "3 shared subscriptions left out"] {
+    for line in [
+        "  sessions: 3\n",
+        "  wills that wait: 3\n",
+        "  wills left out, whose clients have no session: 1\n",
+        "  shared subscriptions left out; their clients have to subscribe again: 3\n",
+    ] {
         assert!(report.contains(line), "{line}: {report}{}", String::from_utf8_lossy(&output.stderr));
     }
     let broker = start(&store);

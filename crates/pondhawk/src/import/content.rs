@@ -304,9 +304,9 @@ impl Tally {
         ];
         let further = further.into_iter().filter(|(count, _)| *count > 0);
         for (count, what) in rows.into_iter().chain(further) {
-            let _ = writeln!(text, "  {count} {what}");
+            let _ = writeln!(text, "  {what}: {count}");
         }
-        text.push_str("Mosquitto's file is as it was. Do not start Mosquitto with it again.\n");
+        text.push_str("Mosquitto's file is as it was, and gets nothing that happens from now on.\n");
         text
     }
 }
