@@ -22,14 +22,19 @@ struct BackEnd {
 
 impl BackEnd {
     fn start() -> Self {
+        Self::start_with("http", &[])
+    }
+
+    /// The same with the files of a certificate and its key.
+    fn start_with(scheme: &str, certificate: &[PathBuf]) -> Self {
         let folder = TempDir::new().expect("there is a place for temporary files");
         let mut server = python();
         server.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("access/services/back_end.py"));
-        server.arg(folder.path().join("log"));
+        server.arg(folder.path().join("log")).args(certificate);
         let server = Program::start(server);
         let line = server.wait_for("port ");
         let port = line.trim().strip_prefix("port ").expect("the port").to_owned();
-        Self { folder, url: format!("http://127.0.0.1:{port}"), _server: server }
+        Self { folder, url: format!("{scheme}://127.0.0.1:{port}"), _server: server }
     }
 
     /// The questions since the start, each as a line of JSON.
@@ -104,8 +109,9 @@ fn back_ends_of_other_brokers_decide_here_too() {
 #[test]
 fn a_service_that_does_not_answer_as_it_should_lets_nobody_in() {
     let back_end = BackEnd::start();
-    for path in ["/hang", "/slow", "/huge", "/redirect", "/lie", "/broken"] {
-        let broker = back_end.broker(path, "timeout = \"500ms\"");
+    let paths = ["/hang", "/slow", "/huge", "/redirect", "/lie", "/broken"];
+    for (path, form) in paths.into_iter().flat_map(|path| [(path, "json"), (path, "query")]) {
+        let broker = back_end.broker(path, &format!("timeout = \"500ms\"\nquestion = {form:?}"));
         assert_eq!(login(&broker, Version::V5, ("frog", "croak")), 0x88, "{path}");
         assert_eq!(login(&broker, Version::V3_1_1, ("frog", "croak")), 3, "{path}");
         // One line, however many failures there are.
@@ -281,16 +287,40 @@ fn a_directory_that_is_gone_is_asked_again_when_it_is_back() {
     assert!(broker.stop().success());
 }
 
-#[test]
-fn a_directory_is_trusted_by_its_certificate() {
+/// A folder with the certificate of a server for this host, its key, and the certificate of the authority.
+fn certificates(host: &str) -> TempDir {
     let folder = TempDir::new().expect("there is a place for temporary files");
     let made = std::process::Command::new(pondhawk())
         .args(["certs", "init"])
         .arg(folder.path())
-        .args(["--host", "localhost", "127.0.0.1"])
+        .args(["--host", host])
         .output()
         .expect("it can be run");
     assert!(made.status.success(), "{made:?}");
+    folder
+}
+
+#[test]
+fn a_service_is_trusted_by_its_certificate() {
+    for (host, expected) in [("127.0.0.1", EXPECTED), ("other.example", [0x88; 3])] {
+        let folder = certificates(host);
+        let file = |name: &str| folder.path().join(name);
+        let back_end = BackEnd::start_with("https", &[file("server.pem"), file("server.key")]);
+        let trusting = back_end.broker("/emqx", &format!("ca_file = {:?}", file("ca.pem")));
+        assert_eq!(logins(&trusting), expected, "{host}");
+        assert_eq!(
+            logins(&back_end.broker("/emqx", "")),
+            [0x88; 3],
+            "the system trusts nobody who has signed it"
+        );
+        let questions = if expected == EXPECTED { 3 } else { 0 };
+        assert_eq!(back_end.questions().len(), questions, "no password goes to a stranger");
+    }
+}
+
+#[test]
+fn a_directory_is_trusted_by_its_certificate() {
+    let folder = certificates("127.0.0.1");
     let file = |name: &str| folder.path().join(name);
     let tls = format!(
         "TLSCertificateFile {:?}\nTLSCertificateKeyFile {:?}\n",

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
 use std::process::{Command, Output, Stdio};
@@ -434,6 +434,35 @@ fn all_lines_are_published_across_a_restart_of_the_broker() {
     assert_eq!(arrived, lines, "all, and in order");
     assert!(said.starts_with(&format!("The connection to 127.0.0.1:{port} is lost: ")), "{said}");
     assert!(said.ends_with("60 of 60 messages were acknowledged.\n"), "{said}");
+}
+
+/// Lines that come while there is no connection do not overtake those that were lost with the last one.
+#[test]
+fn lines_wait_for_those_that_were_lost() {
+    let (listener, port) = listen();
+    let mut command = Command::new("timeout");
+    command.arg("20").arg(pondhawk_tests::pondhawk()).args(["pub", "-h", "127.0.0.1", "-p", &port]);
+    command.args(["-t", "pond", "-q", "1", "-l"]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = command.spawn().expect("a program can be run");
+    let mut input = process.stdin.take().expect("stdin is piped");
+    let mut said = BufReader::new(process.stderr.take().expect("stderr is piped"));
+    let mut first = accept(&listener);
+    writeln!(input, "1\n2\n3").expect("it reads its input");
+    assert_eq!(acknowledge(&mut first, 1), ["1"]);
+    let _ = [next_packet(&mut first), next_packet(&mut first)];
+    drop(first);
+    let mut line = String::new();
+    said.read_line(&mut line).expect("text");
+    assert!(line.contains("is lost"), "{line}");
+    // More than the pipe holds: when all is written, the program has read the first of them.
+    let padding = "x".repeat(1_000);
+    let lines: Vec<String> = (4..200).map(|number| format!("{number} {padding}")).collect();
+    input.write_all((lines.join("\n") + "\n").as_bytes()).expect("it reads its input");
+    drop(input);
+    let arrived = acknowledge(&mut accept(&listener), usize::MAX);
+    let expected: Vec<String> = ["2", "3"].into_iter().map(str::to_owned).chain(lines).collect();
+    assert_eq!(arrived, expected);
+    assert!(process.wait().expect("our own child can be waited for").success());
 }
 
 #[test]

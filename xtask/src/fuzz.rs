@@ -103,8 +103,7 @@ fn tcp(house: &House, options: &Options, log: &mut Log) -> Result<Command, Strin
 
 fn run_targets(house: &House, options: &Options, log: &mut Log) -> Result<(), String> {
     // The search begins with the packets of the table.
-    house.build(log)?;
-    log.run(&mut house.command(house.built().join("seeds")))?;
+    log.run(house.cargo().args(["run", "--package", "pondhawk-inputs", "--bin", "seeds"]))?;
     let targets = targets(house, options)?;
     let programs = build(house, &targets, log)?;
     // Each target computes on one processor.

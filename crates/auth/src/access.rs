@@ -165,10 +165,10 @@ impl Access {
         }
         match user {
             // Nothing but a token proves a name here.
-            Some(_) if self.tokens.is_some() && self.users().is_none() && self.services.is_empty() => {
+            Some(_) if self.tokens.is_some() && !self.has_passwords() => {
                 Admission::Refused(Refusal::Password)
             }
-            Some(name) if self.users().is_some() || !self.services.is_empty() => {
+            Some(name) if self.has_passwords() => {
                 // An absent and an empty password match nothing.
                 let Some(password) = login.password.filter(|password| !password.is_empty()) else {
                     return Admission::Refused(Refusal::Password);
@@ -208,12 +208,16 @@ impl Access {
         Some((Identity { name: name.into(), proof }, credential))
     }
 
+    /// Whether a password that is no token may be right here.
+    fn has_passwords(&self) -> bool {
+        self.users().is_some() || !self.services.is_empty()
+    }
+
     /// The check of a password that is a token. Where there are users or servers too, such a password has the form of a token.
     /// They are not asked about it: a token that has expired would cost a slow check, and prove nothing.
     fn token(&self, password: &[u8], user: Option<&str>) -> Option<TokenCheck> {
         let tokens = self.tokens.as_ref().filter(|_| !password.is_empty())?;
-        let is_alone = self.users().is_none() && self.services.is_empty();
-        let is_token = is_alone || Tokens::look_like(password);
+        let is_token = !self.has_passwords() || Tokens::look_like(password);
         is_token.then(|| TokenCheck::new(tokens, password, user))
     }
 
@@ -229,11 +233,13 @@ impl Access {
         &self.services
     }
 
-    /// Whether somebody with this [number](crate::Bearer::key) vouches for users here: a key of tokens, or a server elsewhere.
+    /// Whether somebody with this [number](crate::Bearer::key) vouches for a user here: a key of tokens, or a server elsewhere. A
+    /// server does not vouch for a name that is a user's here: the rights of this user are not for the one whom the server
+    /// knows.
     #[must_use]
-    pub fn vouches(&self, key: NonZeroU64) -> bool {
+    pub fn vouches(&self, user: &str, key: NonZeroU64) -> bool {
         self.tokens.as_ref().is_some_and(|tokens| tokens.has_key(key))
-            || self.services.iter().any(|source| source.number() == key)
+            || (self.services.iter().any(|source| source.number() == key) && !self.knows(user))
     }
 
     /// The hash of the password under which a user logs in; `None` if nobody does.
@@ -268,13 +274,8 @@ impl Access {
     /// who [vouches](Self::vouches) for the user is.
     #[must_use]
     pub fn still_knows(&self, user: &str, client_id: &str, proof: NonZeroU64) -> bool {
-        let vouches = || {
-            let is_token = self.tokens.as_ref().is_some_and(|tokens| tokens.has_key(proof));
-            // A name that has become that of a user here is somebody else's: the rights of the user here are not for it.
-            is_token || self.vouches(proof) && !self.knows(user)
-        };
         self.password(user, client_id).is_some_and(|hash| fingerprint(hash) == proof)
-            || (vouches() && self.permits_client_id(user, client_id))
+            || (self.vouches(user, proof) && self.permits_client_id(user, client_id))
     }
 
     /// Whether dynamic security lets a user have this client identifier, whatever proves the name.

@@ -2,6 +2,7 @@
 //!
 //! The crate has no sockets. A caller implements [`UserService`], and runs a [`ServiceCheck`] on a thread that may wait.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroU64;
@@ -158,11 +159,15 @@ impl ServiceCheck {
     }
 
     /// The parts that make two questions the same, as bytes.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = Vec<u8>> {
+    pub(crate) fn parts(&self) -> [Cow<'_, [u8]>; 4] {
         let numbers = self.sources.iter().flat_map(|source| [source.number.get(), source.settings]);
-        let sources = numbers.flat_map(u64::to_le_bytes).collect();
-        [sources, self.user.as_bytes().to_vec(), self.password.to_vec(), self.client_id.as_bytes().to_vec()]
-            .into_iter()
+        let sources: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
+        [
+            sources.into(),
+            self.user.as_bytes().into(),
+            (&*self.password).into(),
+            self.client_id.as_bytes().into(),
+        ]
     }
 }
 

@@ -198,11 +198,7 @@ impl Publisher<'_> {
             if bytes.len() as u64 > MESSAGE_BYTES_MAX {
                 return Err(too_long());
             }
-            // Messages that were lost are sent again before a later one, so that the order stays. Whether they were lost is known
-            // only when there is a connection again.
-            if !under_way.messages.is_empty() {
-                self.wait_for_connection().await?;
-            }
+            // Messages that were lost are sent again before a later one, so that the order stays.
             while let Some(sent) = under_way.next_ready().await {
                 self.settle(sent, &mut under_way).await?;
             }

@@ -11,7 +11,7 @@ use crate::reader::Reader;
 use crate::report::Problem;
 use crate::schema::keys;
 use crate::unit;
-use crate::url::KeysUrl;
+use crate::url::{OfKeys, Url};
 
 keys! {
     /// Tokens in the place of passwords: signed JSON (JWT), which an identity provider gives to its clients. With a file or a URL
@@ -22,7 +22,7 @@ keys! {
         key_file: Option<PathBuf> { kind: OrOff<Path>, default: None }
         /// The URL of the issuer's JWKS, such as `https://id.example/.well-known/jwks.json`. Without TLS, it is on this machine.
         /// Redirects are not followed, and an answer has at most 1 MiB. Keys in `key_file` count too.
-        keys_url: Option<String> { kind: OrOff<KeysUrl>, default: None }
+        keys_url: Option<String> { kind: OrOff<Url<OfKeys>>, default: None }
         /// How often the keys behind `keys_url` are fetched again. A token with an unknown key is a reason to fetch them earlier,
         /// but not more often than every five seconds.
         refresh_interval: Duration {

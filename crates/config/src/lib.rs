@@ -62,4 +62,4 @@ pub use schema::{Applies, Default, Key, Table};
 pub use services::{AnswerForm, HttpAuth, Ldap, QuestionForm};
 pub use shared_key::SharedKey;
 pub use sources::{Files, Sources};
-pub use url::host_and_port;
+pub use url::UrlParts;

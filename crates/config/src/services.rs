@@ -10,14 +10,14 @@ use crate::kind::{Absent, Choice, OrOff, Path, Switch, Time, Words};
 use crate::reader::Reader;
 use crate::report::Problem;
 use crate::schema::keys;
-use crate::url::{HttpUrl, LdapUrl, is_here, parse_url};
+use crate::url::{OfDirectory, OfService, Url, UrlParts};
 
 keys! {
     /// A service of your own that knows users. It is asked over HTTP about each user name that is in no file of the
     /// listener. docs/AUTHENTICATION.md shows the questions and the answers.
     pub struct HttpAuth = "[http_auth]", applies Reload, given() {
         /// The URL to which questions are sent, such as `https://id.example/mqtt`. Redirects are not followed.
-        url: Option<String> { kind: OrOff<HttpUrl>, default: None }
+        url: Option<String> { kind: OrOff<Url<OfService>>, default: None }
         /// The form of a question, which has the values `username`, `password` and `clientid`. `json`: POST with an object in
         /// JSON. `form`: POST with a form. `query`: GET with a query behind the URL, which servers often write into their logs.
         question: QuestionForm { kind: Choice<QuestionForm>, default: QuestionForm::Json }
@@ -52,7 +52,7 @@ keys! {
     /// neither a file of the listener nor the service of `[http_auth]` knows. docs/AUTHENTICATION.md shows the use.
     pub struct Ldap = "[ldap]", applies Reload, given() {
         /// The URL of the directory, such as `ldaps://ldap.example` or `ldap://127.0.0.1:389`.
-        url: Option<String> { kind: OrOff<LdapUrl>, default: None }
+        url: Option<String> { kind: OrOff<Url<OfDirectory>>, default: None }
         /// Whether a connection to `ldap://` changes to TLS before anything else (StartTLS).
         start_tls: bool { kind: Switch, default: false }
         /// The name of the user's entry, such as `uid={user},ou=people,dc=example`. `{user}` stands for the user name, with its
@@ -233,7 +233,7 @@ fn refuse_without_url(table: &mut Reader<'_, '_>, keys: &[&str]) {
 
 /// Whether a URL with this scheme, which has no TLS, is on another machine.
 fn is_elsewhere_and_plain(url: &str, scheme: &str) -> bool {
-    parse_url(url).is_ok_and(|(found, authority)| found == scheme && !is_here(authority))
+    UrlParts::of(url).is_ok_and(|parts| parts.scheme == scheme && !parts.is_here())
 }
 
 /// The form of a question over HTTP.

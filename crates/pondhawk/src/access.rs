@@ -361,34 +361,30 @@ impl AccessFiles {
         let mut known: Vec<(PathBuf, Users, u64)> = Vec::new();
         for (number, place) in realms.iter_mut().enumerate().filter(|(_, place)| place.is_used) {
             let is_current = self.realms.get(number).is_some_and(|current| current.files == place.files);
-            let may_stay = |error: &io::Error| is_current && error.kind() == io::ErrorKind::PermissionDenied;
-            let (access, contents) = match read_one(&place.files, &mut known) {
-                Ok(read) => read,
-                Err(error) if may_stay(&error) => {
-                    tracing::warn!(%error, "users and rules stay as they were read at the start");
-                    (Access::clone(&place.access), place.contents)
+            let keep = |error: &io::Error, what: &str| {
+                let may_stay = is_current && error.kind() == io::ErrorKind::PermissionDenied;
+                if may_stay {
+                    tracing::warn!(%error, "{what} stay as they were read at the start");
                 }
-                Err(error) => return Err(error),
+                may_stay
             };
+            let (access, contents) = read_one(&place.files, &mut known).or_else(|error| {
+                let current = || (Access::clone(&place.access), place.contents);
+                if keep(&error, "users and rules") { Ok(current()) } else { Err(error) }
+            })?;
             // Keys that an issuer has removed must not stay because of another file.
             let tokens = place.files.tokens.as_ref().map(|source| source.read(&self.jwks)).transpose();
-            let (tokens, token_contents) = match tokens {
-                Ok(Some((tokens, contents))) => (Some(Arc::new(tokens)), contents),
-                Ok(None) => (None, 0),
-                Err(error) if may_stay(&error) => {
-                    tracing::warn!(%error, "keys of tokens stay as they were read at the start");
-                    (place.access.tokens().cloned(), place.token_contents)
-                }
-                Err(error) => return Err(error),
-            };
-            let (services, service_contents) = match place.files.services.read(&self.questions) {
-                Ok(read) => read,
-                Err(error) if may_stay(&error) => {
-                    tracing::warn!(%error, "servers that know users stay as they were at the start");
-                    (Arc::clone(place.access.services()), place.service_contents)
-                }
-                Err(error) => return Err(error),
-            };
+            let tokens =
+                tokens.map(|read| read.map_or((None, 0), |(tokens, hash)| (Some(Arc::new(tokens)), hash)));
+            let (tokens, token_contents) = tokens.or_else(|error| {
+                let current = || (place.access.tokens().cloned(), place.token_contents);
+                if keep(&error, "keys of tokens") { Ok(current()) } else { Err(error) }
+            })?;
+            let services = place.files.services.read(&self.questions);
+            let (services, service_contents) = services.or_else(|error| {
+                let current = || (Arc::clone(place.access.services()), place.service_contents);
+                if keep(&error, "servers that know users") { Ok(current()) } else { Err(error) }
+            })?;
             let access = access.with_tokens(tokens).with_services(services);
             let own = dynamic.as_ref().filter(|_| place.files.dynamic.is_some());
             let access = match own {

@@ -295,7 +295,7 @@ fn expiries(listener: &Listener) -> Vec<Expiry> {
 }
 
 fn first_end(file: &Path) -> io::Result<Option<i64>> {
-    let ends = stack::certificates(file)?.into_iter().filter_map(|certificate| {
+    let ends = stack::certificates("tls_certificate", file)?.into_iter().filter_map(|certificate| {
         let (_, parsed) = x509_parser::parse_x509_certificate(&certificate).ok()?;
         Some(parsed.validity().not_after.timestamp())
     });

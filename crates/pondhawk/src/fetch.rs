@@ -3,16 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustls::pki_types::CertificateDer;
 use ureq::Agent;
-use ureq::config::Config;
+use ureq::config::ConfigBuilder;
 use ureq::tls::{Certificate, RootCerts, TlsConfig, TlsProvider};
+use ureq::typestate::AgentScope;
+
+use crate::roots;
 
 /// Maximum time of a whole request: name, connection, TLS and answer.
 const DEADLINE: Duration = Duration::from_secs(5);
 /// Maximum length of an answer, in bytes.
 pub(crate) const ANSWER_BYTES_MAX: u64 = 1 << 20;
-/// Maximum number of open connections that wait for another request.
-const IDLE_CONNECTIONS_MAX: usize = 16;
 /// Maximum length of the header of an answer, in bytes.
 const HEADER_BYTES_MAX: usize = 16 << 10;
 
@@ -21,12 +23,12 @@ const HEADER_BYTES_MAX: usize = 16 << 10;
 /// # Errors
 /// There was no complete answer with status 200 in time, or the answer is too long. The text says why.
 pub(crate) fn fetch(url: &str) -> Result<Vec<u8>, String> {
-    fetch_trusting(url, trusted_by_system)
+    fetch_trusting(url, roots::of_system)
 }
 
-fn fetch_trusting(url: &str, roots: impl Fn() -> RootCerts) -> Result<Vec<u8>, String> {
-    let mut answer =
-        config(url, DEADLINE, roots).new_agent().get(url).call().map_err(|error| error.to_string())?;
+fn fetch_trusting(url: &str, roots: impl FnOnce() -> Roots) -> Result<Vec<u8>, String> {
+    let agent = config(url, DEADLINE, roots).build().new_agent();
+    let mut answer = agent.get(url).call().map_err(|error| error.to_string())?;
     if answer.status() != 200 {
         return Err(format!("the status is {}", answer.status().as_u16()));
     }
@@ -34,15 +36,18 @@ fn fetch_trusting(url: &str, roots: impl Fn() -> RootCerts) -> Result<Vec<u8>, S
     body.read_to_vec().map_err(|error| error.to_string())
 }
 
+/// The certificates of authorities that may have signed that of a server.
+type Roots = Vec<CertificateDer<'static>>;
+
 /// The settings of a client whose requests end in time. It follows no redirects, and a failure of HTTP is no error.
-pub(crate) fn config(url: &str, timeout: Duration, roots: impl Fn() -> RootCerts) -> Config {
+pub(crate) fn config(
+    url: &str,
+    timeout: Duration,
+    roots: impl FnOnce() -> Roots,
+) -> ConfigBuilder<AgentScope> {
     let mut config = Agent::config_builder()
         .timeout_global(Some(timeout))
         .max_redirects(0)
-        // Common servers close a connection without requests after five seconds or more. A request on a closed one would fail.
-        .max_idle_age(Duration::from_secs(4))
-        .max_idle_connections_per_host(IDLE_CONNECTIONS_MAX)
-        .max_idle_connections(IDLE_CONNECTIONS_MAX)
         .max_redirects_will_error(false)
         .http_status_as_error(false)
         .max_response_header_size(HEADER_BYTES_MAX)
@@ -50,24 +55,17 @@ pub(crate) fn config(url: &str, timeout: Duration, roots: impl Fn() -> RootCerts
         .accept("application/json")
         .proxy(None);
     if url.starts_with("https://") {
-        config = config.https_only(true).tls_config(tls(roots()));
+        config = config.https_only(true).tls_config(tls(&roots()));
     }
-    config.build()
+    config
 }
 
-fn trusted_by_system() -> RootCerts {
-    let found = rustls_native_certs::load_native_certs();
-    for error in &found.errors {
-        tracing::debug!(%error, "a certificate of the system cannot be read");
-    }
-    RootCerts::from(found.certs.iter().map(|root| Certificate::from_der(root).to_owned()))
-}
-
-fn tls(roots: RootCerts) -> TlsConfig {
+fn tls(roots: &Roots) -> TlsConfig {
+    let roots = roots.iter().map(|root| Certificate::from_der(root).to_owned());
     TlsConfig::builder()
         .provider(TlsProvider::Rustls)
         .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .root_certs(roots)
+        .root_certs(RootCerts::from(roots))
         .build()
 }
 
@@ -150,7 +148,7 @@ mod tests {
     /// Fetches over TLS from a server whose certificate is for `name`.
     fn fetched_over_tls(name: &str, is_trusted: bool) -> Result<Vec<u8>, String> {
         let own = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
-        let root = Certificate::from_der(own.cert.der()).to_owned();
+        let root = own.cert.der().clone();
         let key = rustls::pki_types::PrivateKeyDer::try_from(own.signing_key.serialize_der()).expect("a key");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = rustls::ServerConfig::builder_with_provider(provider)
@@ -170,7 +168,7 @@ mod tests {
                 drop(client.write_all(&with("200 OK", b"{}")));
             }
         });
-        let roots = move || RootCerts::from(is_trusted.then(|| root.clone()));
+        let roots = move || is_trusted.then_some(root).into_iter().collect();
         let fetched = fetch_trusting(&url, roots);
         serving.join().expect("the server ends");
         fetched

@@ -27,6 +27,7 @@ mod passed;
 mod privileges;
 mod process;
 mod reload;
+mod roots;
 mod running;
 mod serve;
 mod services;

@@ -127,7 +127,7 @@ fn is_foreign(identity: &Identity) -> bool {
 fn client_certificates(listener: &Listener) -> io::Result<ClientCertificates> {
     let mut authorities = Authorities::default();
     for path in &listener.tls_client_ca {
-        authorities.certificates.extend(objects("tls_client_ca", path, "certificate")?);
+        authorities.certificates.extend(certificates("tls_client_ca", path)?);
     }
     for path in &listener.tls_client_crl {
         let lists =
@@ -141,12 +141,12 @@ fn client_certificates(listener: &Listener) -> io::Result<ClientCertificates> {
     })
 }
 
-/// Reads all certificates of a PEM file.
+/// Reads all certificates of the PEM file that a key names.
 ///
 /// # Errors
 /// The file cannot be read, or has no certificate.
-pub(crate) fn certificates(path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
-    objects("tls_certificate", path, "certificate")
+pub(crate) fn certificates(key: &str, path: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
+    objects(key, path, "certificate")
 }
 
 /// Reads all objects of a kind from a PEM file. There is at least one.

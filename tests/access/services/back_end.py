@@ -1,11 +1,12 @@
 """A service that knows users, in the ways of other brokers' back ends: on the server that Python has.
 
-usage: back_end.py LOG
+usage: back_end.py LOG [CERTIFICATE KEY]
 
 Prints its port. Writes each question into LOG, as one line of JSON. The path of the URL says how the service behaves.
 """
 
 import json
+import ssl
 import sys
 import threading
 import time
@@ -87,5 +88,9 @@ class BackEnd(BaseHTTPRequestHandler):
 
 server = ThreadingHTTPServer(("127.0.0.1", 0), BackEnd)
 server.daemon_threads = True
+if len(sys.argv) > 2:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(sys.argv[2], sys.argv[3])
+    server.socket = context.wrap_socket(server.socket, server_side=True)
 print("port", server.server_address[1], flush=True)
 server.serve_forever()

@@ -234,5 +234,5 @@ fn a_service_is_asked_about_names_that_are_no_users_here() {
         assert_eq!(found, [of_service, of_users, of_tokens], "{user:?} {password:?}");
     }
     assert_eq!(admission(&only, None, "", true), "anonymous");
-    assert!(only.vouches(source.number()) && !Access::default().vouches(source.number()));
+    assert!(only.vouches("newt", number) && !Access::default().vouches("newt", number));
 }

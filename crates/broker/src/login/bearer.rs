@@ -34,19 +34,15 @@ impl Shard {
         let Some(client) = self.clients.get_mut(id) else { return };
         let (entry, realms) = (self.entries.of(client), self.guard.current());
         let access = realms.access(entry.realm);
-        // Keys and servers may have changed meanwhile.
-        if !access.is_some_and(|access| access.vouches(bearer.key)) {
+        // Keys, servers and users may have changed meanwhile.
+        if !access.is_some_and(|access| access.vouches(&bearer.user, bearer.key)) {
+            let is_user_here = access.is_some_and(|access| access.knows(&bearer.user));
             let stranger = match bearer.voucher {
                 Voucher::Token => Stranger::of_token(TokenProblem::UnknownKey),
+                Voucher::Http | Voucher::Ldap if is_user_here => WRONG,
                 Voucher::Http | Voucher::Ldap => Stranger::of(Unchecked::Unreachable),
             };
             return self.turn_away_stranger(id, stranger, claim, to);
-        }
-        // The name has become that of a user with a password meanwhile.
-        let is_other =
-            bearer.voucher != Voucher::Token && access.is_some_and(|access| access.knows(&bearer.user));
-        if is_other {
-            return self.turn_away_stranger(id, WRONG, claim, to);
         }
         if access.is_some_and(|access| access.is_disabled(&bearer.user)) {
             return self.turn_away_stranger(id, DISABLED, claim, to);

@@ -28,15 +28,24 @@ impl Desk {
 
     /// The answers of the clerk, each with its connection, after another password has come.
     fn submit(&self, slot: u32, address: &str, (user, password): (&str, &[u8])) -> Vec<(u32, Checked)> {
-        let peer = Peer::from(std::net::SocketAddr::new(address.parse().expect("an address"), 1));
-        let connection = ConnectionId { slot, generation: 0 };
-        let check = users().check(user, password).into();
-        self.0.submit(0, (ShardId::new(0), connection), &peer, check);
-        self.sort(0)
+        self.submit_check(slot, address, users().check(user, password).into(), 0)
     }
 
     fn sort(&self, now_ms: u64) -> Vec<(u32, Checked)> {
         self.0.sort((now_ms, 0)).into_iter().map(|(_, id, checked)| (id.slot, checked)).collect()
+    }
+
+    fn submit_check(&self, slot: u32, address: &str, check: Check, now_ms: u64) -> Vec<(u32, Checked)> {
+        let peer = Peer::from(std::net::SocketAddr::new(address.parse().expect("an address"), 1));
+        let connection = ConnectionId { slot, generation: 0 };
+        self.0.submit(now_ms, (ShardId::new(0), connection), &peer, check);
+        self.sort(now_ms)
+    }
+
+    /// Asks the next question.
+    fn ask_next(&self, now_ms: u64) -> (u32, Checked) {
+        let job = self.0.next((Work::Asking, true)).expect("one waits");
+        (job.connection.slot, self.0.check(&job, (now_ms, 0), &mut Workspace::default()))
     }
 
     /// Checks the next password. Returns whose it is, and the outcome.
@@ -170,6 +179,7 @@ fn processes_of_one_user_of_this_machine_are_one_origin() {
     assert_eq!(submit(30, 1_000, b"wrong"), [(30, Checked::Not(Unchecked::Guessing))]);
     assert_eq!(submit(31, 1_001, b"wrong"), []);
 }
+
 /// A service that counts its questions.
 #[derive(Debug, Default)]
 struct Service(AtomicUsize);
@@ -196,21 +206,6 @@ fn asked(service: &Arc<Service>, remembers_secs: u64, password: &[u8]) -> Check 
     match access.admit(&login) {
         Admission::Verify(_, check) => check,
         other => panic!("{other:?}"),
-    }
-}
-
-impl Desk {
-    fn submit_check(&self, slot: u32, address: &str, check: Check, now_ms: u64) -> Vec<(u32, Checked)> {
-        let peer = Peer::from(std::net::SocketAddr::new(address.parse().expect("an address"), 1));
-        let connection = ConnectionId { slot, generation: 0 };
-        self.0.submit(now_ms, (ShardId::new(0), connection), &peer, check);
-        self.sort(now_ms)
-    }
-
-    /// Asks the next question.
-    fn ask_next(&self, now_ms: u64) -> (u32, Checked) {
-        let job = self.0.next((Work::Asking, true)).expect("one waits");
-        (job.connection.slot, self.0.check(&job, (now_ms, 0), &mut Workspace::default()))
     }
 }
 

@@ -15,20 +15,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use auth::{Question, Verdict};
-use config::{AnswerForm, HttpAuth, QuestionForm};
+use config::{AnswerForm, HttpAuth, QuestionForm, UrlParts};
 use serde_json::Value;
 use ureq::http::{HeaderValue, Uri};
-use ureq::tls::{Certificate, RootCerts};
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver as Resolves};
 use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 use ureq::{Agent, Body};
 
 use super::resolver::Resolver;
-use super::{Deadline, Server, roots, secret};
-use crate::fetch;
+use super::{Deadline, Server, secret};
+use crate::{fetch, roots};
 
 /// Maximum length of the body of an answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
+/// Maximum number of open connections that wait for another question.
+const IDLE_CONNECTIONS_MAX: usize = 16;
+/// Common servers close a connection without requests after five seconds or more. A request on a closed one fails.
+const IDLE_AGE_MAX: Duration = Duration::from_secs(4);
 /// Maximum number of addresses that are tried.
 const ADDRESSES_MAX: usize = 16;
 /// Maximum length of a URL with a query, in bytes. Servers accept about as much.
@@ -72,14 +75,18 @@ impl HttpService {
         let authorization =
             authorization.map(|path| secret("authorization_file", path, contents)).transpose()?;
         let url = url.clone().unwrap_or_default();
-        let roots =
-            if url.starts_with("https://") { roots::read(ca_file.as_ref(), contents)? } else { Vec::new() };
-        let resolver = resolver(&url)?;
-        if let Some(value) = &authorization {
-            HeaderValue::from_str(value).map_err(|error| invalid("`authorization_file`", &error))?;
+        let parts = UrlParts::of(&url).map_err(|why| invalid("url", why))?;
+        let has_tls = parts.scheme == "https";
+        let usual_port = if has_tls { 443 } else { 80 };
+        let resolver = Resolver::new(parts.host, parts.port.unwrap_or(usual_port));
+        let is_good = |value: &String| HeaderValue::from_str(value).is_ok();
+        if !authorization.as_ref().is_none_or(is_good) {
+            return Err(invalid("authorization_file", "has characters that no header may have"));
         }
-        let roots = || RootCerts::from(roots.iter().map(|root| Certificate::from_der(root).to_owned()));
-        let config = fetch::config(&url, *timeout, roots);
+        let roots = if has_tls { roots::read(ca_file.as_deref(), contents)? } else { Vec::new() };
+        let config = fetch::config(&url, *timeout, || roots);
+        let config = config.max_idle_age(IDLE_AGE_MAX).max_idle_connections_per_host(IDLE_CONNECTIONS_MAX);
+        let config = config.max_idle_connections(IDLE_CONNECTIONS_MAX).build();
         let addresses = Addresses { resolver: Arc::new(resolver), timeout: *timeout };
         let agent = Agent::with_parts(config, DefaultConnector::default(), addresses);
         Ok(Self { url, question: *question, answer: *answer, authorization, agent, timeout: *timeout })
@@ -150,25 +157,22 @@ impl Server for HttpService {
         let Some(mut answer) = self.send(&values) else { return Ok(Verdict::Denied) };
         // A connection that was open may end with this question, because the service has closed it meanwhile. One more question
         // has a new connection.
-        if matches!(answer, Err(ureq::Error::Io(_))) && begun.elapsed() < self.timeout / 4 {
+        if answer.as_ref().is_err_and(is_hang_up) && begun.elapsed() < self.timeout / 4 {
             answer = self.send(&values).unwrap_or(answer);
         }
         self.verdict(user, answer.map_err(|error| error.to_string())?)
     }
 }
 
-/// The host of a URL.
-fn resolver(url: &str) -> io::Result<Resolver> {
-    let uri = Uri::try_from(url).map_err(|error| invalid("`url`", &error))?;
-    let authority = uri.authority().map(|authority| authority.as_str()).and_then(config::host_and_port);
-    let (host, port) =
-        authority.ok_or_else(|| invalid("`url`", &"there is no host, or a port that is none"))?;
-    let usual = if url.starts_with("https://") { 443 } else { 80 };
-    Ok(Resolver::new(host, port.unwrap_or(usual)))
+/// Whether the service has ended the connection instead of an answer.
+fn is_hang_up(error: &ureq::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    let ureq::Error::Io(error) = error else { return false };
+    matches!(error.kind(), UnexpectedEof | ConnectionReset | ConnectionAborted | BrokenPipe)
 }
 
-fn invalid(key: &str, error: &dyn fmt::Display) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, format!("{key} of [http_auth]: {error}"))
+fn invalid(key: &str, why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("`{key}` of [http_auth] {why}"))
 }
 
 /// The verdict in a body: `result` as in EMQX, with `expire_at` if there is an end, or `Ok` as in mosquitto-go-auth.

@@ -19,7 +19,6 @@ use ldap::LdapService;
 mod http;
 mod ldap;
 mod resolver;
-mod roots;
 
 /// Shortest time between two lines of the log about the same trouble.
 const TOLD_EVERY: Duration = Duration::from_secs(60);

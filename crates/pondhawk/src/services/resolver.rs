@@ -58,7 +58,7 @@ impl Resolver {
             if !state.is_asking {
                 let this = Arc::clone(self);
                 let spawned =
-                    thread::Builder::new().name("user-service-name".to_owned()).spawn(move || this.ask());
+                    thread::Builder::new().name("service-name".to_owned()).spawn(move || this.ask());
                 spawned.map_err(|error| format!("no thread can be started to look up a name: {error}"))?;
                 state.is_asking = true;
             }

@@ -94,7 +94,7 @@ impl Connection {
             Answer::Extended(Outcome { code: code::SUCCESS, .. }) => {
                 Err("the directory has sent something between StartTLS and TLS".to_owned())
             }
-            Answer::Extended(refused) => Err(format!("StartTLS is refused: {}", refused)),
+            Answer::Extended(refused) => Err(format!("StartTLS is refused: {refused}")),
             _ => Err(ODD.to_owned()),
         }
     }
@@ -165,7 +165,7 @@ impl Connection {
                 (own, answer) if own == id => return Ok(answer),
                 // A notice of disconnection (RFC 4511, section 4.4.1).
                 (0, Answer::Extended(outcome)) => {
-                    return Err(format!("the directory ends the connection: {}", outcome));
+                    return Err(format!("the directory ends the connection: {outcome}"));
                 }
                 _ => {}
             }

@@ -15,7 +15,8 @@ use auth::{Question, Verdict};
 use config::Ldap;
 use rustls::{ClientConfig, RootCertStore};
 
-use super::{Deadline, Server, roots, secret};
+use super::{Deadline, Server, secret};
+use crate::roots;
 use connection::Connection;
 use place::Place;
 
@@ -78,7 +79,7 @@ impl LdapService {
         if let Some((name, password)) = searcher {
             let bound = connection.bind(name, password)?;
             if bound.code != code::SUCCESS {
-                return Err(format!("`search_dn` cannot log in: {}", bound));
+                return Err(format!("`search_dn` cannot log in: {bound}"));
             }
         }
         let secs_max = u32::try_from(self.timeout.as_secs().max(1)).unwrap_or(u32::MAX);
@@ -89,7 +90,7 @@ impl LdapService {
             (entry, None, Some(Outcome { code: code::SUCCESS, .. })) => {
                 entry.map(|entry| named(entry, attribute)).transpose()
             }
-            (_, _, Some(end)) => Err(format!("the search has failed: {}", end)),
+            (_, _, Some(end)) => Err(format!("the search has failed: {end}")),
             (_, _, None) => Err("the search has no end".to_owned()),
         }
     }
@@ -145,14 +146,14 @@ impl Server for LdapService {
         match bound.code {
             code::SUCCESS => Ok(Verdict::Known { user: found.user.into(), until_unix_secs: None }),
             denied if DENIED.contains(&denied) => Ok(Verdict::Denied),
-            _ => Err(format!("the login has failed: {}", bound)),
+            _ => Err(format!("the login has failed: {bound}")),
         }
     }
 }
 
 fn tls(settings: &Ldap, contents: &mut impl Hasher) -> io::Result<ClientConfig> {
     let mut store = RootCertStore::empty();
-    store.add_parsable_certificates(roots::read(settings.ca_file.as_ref(), contents)?);
+    store.add_parsable_certificates(roots::read(settings.ca_file.as_deref(), contents)?);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()

@@ -4,6 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use config::UrlParts;
 use rustls::pki_types::ServerName;
 
 use crate::services::resolver::Resolver;
@@ -32,22 +33,21 @@ impl Place {
     /// The place behind a URL that the configuration accepts.
     pub(super) fn of(url: &str, start_tls: bool) -> io::Result<Self> {
         let invalid =
-            |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("`url` of [ldap]: {why}"));
-        let (scheme, rest) = url.split_once("://").ok_or_else(|| invalid("this is no URL"))?;
-        let authority = rest.trim_end_matches('/');
-        let (begin, port) = match (scheme, start_tls) {
+            |why: &str| io::Error::new(io::ErrorKind::InvalidInput, format!("`url` of [ldap] {why}"));
+        let parts = UrlParts::of(url).map_err(invalid)?;
+        let (begin, port) = match (parts.scheme, start_tls) {
             ("ldaps", _) => (Begin::Tls, 636),
             (_, true) => (Begin::StartTls, 389),
             (_, false) => (Begin::Plain, 389),
         };
-        let (host, given) = config::host_and_port(authority).ok_or_else(|| invalid("there is no host"))?;
+        let host = parts.host;
         let name = match host.parse::<IpAddr>() {
             Ok(address) => ServerName::IpAddress(address.into()),
             Err(_) => {
-                ServerName::try_from(host.to_owned()).map_err(|_| invalid("the host has no valid name"))?
+                ServerName::try_from(host.to_owned()).map_err(|_| invalid("has a host that is no name"))?
             }
         };
-        let resolver = Arc::new(Resolver::new(host, given.unwrap_or(port)));
+        let resolver = Arc::new(Resolver::new(host, parts.port.unwrap_or(port)));
         Ok(Self { url: url.to_owned(), begin, name, resolver })
     }
 
