@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use pondhawk_tests::conversation::Message;
-use pondhawk_tests::{Broker, Innocents, Options, RawClient, Version, is_long, packet, until};
+use pondhawk_tests::{Broker, Innocents, Options, RawClient, Version, in_log, is_long, packet, until};
 use rustix::process::{Resource, getrlimit};
 
 pub(crate) const ALL: &[Version] = &Version::ALL;
@@ -232,7 +232,7 @@ fn assert_logged(broker: &Broker, cases: &[Case]) {
         (broker.log_lines("refused client_id=").len() == refused).then_some(())
     });
     for case in cases.iter().filter(|case| !case.is_first) {
-        let needle = format!("disconnected client_id={} ", case.client_id);
+        let needle = format!("disconnected client_id={} ", in_log(&case.client_id));
         until("every end is logged once", || (broker.log_lines(&needle).len() == 2).then_some(()));
     }
 }

@@ -1,7 +1,7 @@
 //! S: strings and topics.
 
 use pondhawk_tests::packet::{self, Connect, string};
-use pondhawk_tests::{Version, until};
+use pondhawk_tests::{Version, in_log, until};
 
 use crate::packets::{
     connect, connect_with, connect_with_will, connect_with_will_properties, disconnect_with, filter,
@@ -93,7 +93,7 @@ fn s_03_control_characters_and_noncharacters_are_forwarded_unaltered() {
             frog.publish(odd, b"hey");
             frog.expect_message(odd, b"hey");
             frog.leave();
-            let line = broker.wait_for_log(&format!("disconnected client_id={}", client_id.escape_debug()));
+            let line = broker.wait_for_log(&format!("disconnected client_id={}", in_log(&client_id)));
             assert!(line.ends_with("why=\"the client disconnected\""), "one line: {line}");
         }
     });

@@ -43,7 +43,7 @@ fn every_end_of_a_connection_has_its_reason() {
         assert!(closed.contains("why=\"the client closed the connection\""), "{closed}");
         let malformed = ended("malformed", &|client| client.send(&[0x30, 0x00]));
         assert!(malformed.contains("reason=0x81 (Malformed Packet) why="), "{malformed}");
-        let with_will = ended("with will", &|client| client.send(&packet::disconnect(Version::V5, 4)));
+        let with_will = ended("with-will", &|client| client.send(&packet::disconnect(Version::V5, 4)));
         assert!(
             with_will.contains("reason=0x04 (Disconnect with Will Message) why=\"the client disconnected\""),
             "{with_will}"
@@ -126,6 +126,9 @@ fn what_a_client_chose_cannot_forge_lines_or_colours() {
         let line = broker.wait_for_log(&peer);
         assert!(line.contains("frog\\n2026 INFO connected client_id=king\\u{1b}[31m"), "{line}");
         assert!(!broker.log().contains('\u{1b}'));
+        let client = broker.client(Version::V5, "toad peer=10.0.0.1:1 why=\"x");
+        let line = broker.wait_for_log(&format!("peer={} ", client.local_address()));
+        assert!(line.contains("connected client_id=\"toad peer=10.0.0.1:1 why=\\\"x\" peer=127"), "{line}");
     }
 }
 

@@ -10,6 +10,7 @@ mod limits;
 mod listeners;
 mod log;
 mod mounted;
+mod names;
 mod passed;
 mod pause;
 mod queues;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use pondhawk_tests::packet::Connect;
 use pondhawk_tests::promises::{Clock, World, check};
-use pondhawk_tests::{Broker, Client, DEADLINE, Options, Random, Version, data_dir};
+use pondhawk_tests::{Broker, Client, DEADLINE, Options, Random, Version, data_dir, in_log};
 use tempfile::TempDir;
 
 use crate::crowd::{Crowd, Holdings};
@@ -226,7 +226,7 @@ impl Soak {
         let last_of_log = |finding: &String| -> Vec<String> {
             let client_id = finding.split(" (").next().unwrap_or_default();
             life.broker
-                .log_lines(&format!("client_id={client_id} "))
+                .log_lines(&format!("client_id={} ", in_log(client_id)))
                 .into_iter()
                 .rev()
                 .take(20)

@@ -36,6 +36,7 @@ use std::time::{Duration, Instant};
 pub use binary::{example, pondhawk};
 pub use broker::{Broker, Options, data_dir};
 pub use client::{Client, Innocents};
+pub use log::in_log;
 pub use mosquitto::Mosquitto;
 pub use ports::{free_port, free_ports};
 pub use program::Program;

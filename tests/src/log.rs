@@ -5,6 +5,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+/// A text that a client has chosen, as the broker's log has it: without control characters, and in quotes if a part of it could
+/// be taken for another field.
+#[must_use]
+pub fn in_log(text: &str) -> String {
+    let is_odd = |character: char| character.is_whitespace() || matches!(character, '"' | '=');
+    let quote = if text.contains(is_odd) { "\"" } else { "" };
+    format!("{quote}{}{quote}", text.escape_debug().to_string().replace("\\'", "'"))
+}
+
 /// The collected lines, and whether the source has ended.
 #[derive(Debug, Default)]
 struct Lines {

@@ -2,6 +2,7 @@
 //! many to be read.
 
 use broker::Notice;
+use std::fmt::Write as _;
 use turn::Peer;
 use wire::{DisconnectReason, ReasonCode};
 
@@ -117,16 +118,24 @@ fn write(peer: &Peer, notice: Notice<'_>) {
 /// A longer text is cut: the log is for people.
 const SHOWN_CHARS: usize = 128;
 
-/// Text from a peer, without anything that a terminal would obey.
+/// Text from a peer, without anything that a terminal would obey. It is in quotes if a program that reads the line could take
+/// a part of it for another field.
 struct Escaped<'a>(&'a str);
 
 impl std::fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let is_odd = |character: char| character.is_whitespace() || matches!(character, '"' | '=');
+        let quote = if self.0.contains(is_odd) { "\"" } else { "" };
+        f.write_str(quote)?;
         let mut characters = self.0.chars();
         for character in characters.by_ref().take(SHOWN_CHARS) {
-            write!(f, "{}", character.escape_debug())?;
+            match character {
+                '\'' => f.write_char(character)?,
+                _ => write!(f, "{}", character.escape_debug())?,
+            }
         }
-        if characters.next().is_some() { f.write_str("…") } else { Ok(()) }
+        f.write_str(if characters.next().is_some() { "…" } else { "" })?;
+        f.write_str(quote)
     }
 }
 
@@ -146,6 +155,16 @@ impl std::fmt::Display for Code {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_of_a_peer_is_one_field() {
+        let shown = |text: &str| Escaped(text).to_string();
+        assert_eq!(["frog", "o'toad", "a/b", "\u{e4}"].map(shown), ["frog", "o'toad", "a/b", "\u{e4}"]);
+        assert_eq!(shown("frog peer=10.0.0.1"), r#""frog peer=10.0.0.1""#);
+        assert_eq!(shown("a\" why=\"b\n\u{1b}\u{202e}"), r#""a\" why=\"b\n\u{1b}\u{202e}""#);
+        assert_eq!(shown("\\x"), r"\\x");
+        assert_eq!((shown("").as_str(), shown(&"x".repeat(500)).chars().count()), ("", SHOWN_CHARS + 1));
+    }
 
     #[test]
     fn a_second_has_room_for_so_many_lines_and_the_rest_is_counted() {

@@ -106,6 +106,7 @@ try {
     document.querySelector("main form button").click()`);
   await look("overview", "#/", "Everything is fine");
   await look("clients", "#/clients", "frog/1");
+  await look("markup", "#/clients", "<img src=x onerror=");
   await look("client", "#/client/frog%2F1", "pond/#");
   await look("queue", "#/client/newt", "<i>for the newt</i>");
   await look("groups", "#/groups", "$share/workers/jobs/#");
