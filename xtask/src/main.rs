@@ -15,6 +15,7 @@ mod random;
 mod report;
 mod sim;
 mod suite;
+mod test_programs;
 mod tools;
 mod tree;
 mod words;
