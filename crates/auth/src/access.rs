@@ -9,9 +9,9 @@ use topic::{TopicFilter, TopicName};
 use wire::Qos;
 
 use crate::{
-    Action, Check, Client, Credential, Decision, DynamicSecurity, FilterAction, Limits, Mechanism,
-    PasswordCheck, PasswordHash, Permissions, Permit, Question, Reason, Roles, Scheme, ServiceCheck,
-    TokenCheck, Tokens, UserSource, Users,
+    Action, Check, Client, Credential, Decision, DynamicSecurity, FilterAction, Limits, LoginNames,
+    Mechanism, PasswordCheck, PasswordHash, Permissions, Permit, ProcessCheck, Question, Reason, Roles,
+    Scheme, ServiceCheck, TokenCheck, Tokens, UserSource, Users,
 };
 
 /// Identities and rules at one time.
@@ -29,6 +29,8 @@ pub struct Access {
     tokens: Option<Arc<Tokens>>,
     /// Servers elsewhere, in the order in which they are asked about names that are no users here.
     services: Arc<[UserSource]>,
+    /// The names of the users of this machine, where a process has the name of its user.
+    login_names: Option<Arc<dyn LoginNames>>,
 }
 
 /// The user of a connection.
@@ -112,6 +114,12 @@ impl Access {
         Self { services, ..self }
     }
 
+    /// The same with the names of the users of this machine, which the processes of these users have.
+    #[must_use]
+    pub fn with_login_names(self, login_names: Option<Arc<dyn LoginNames>>) -> Self {
+        Self { login_names, ..self }
+    }
+
     /// The same with roles, which take the place of permissions.
     #[must_use]
     pub fn with_roles(self, roles: Roles) -> Self {
@@ -190,6 +198,13 @@ impl Access {
         }
     }
 
+    /// The check of a client that is a process of this user. `None` where processes have no names.
+    #[must_use]
+    pub fn admit_process(&self, uid: u32) -> Option<(Identity, Check)> {
+        let check = ProcessCheck::new(self.login_names.as_ref()?, uid);
+        Some((Identity { name: Box::default(), proof: None }, Check::Process(check)))
+    }
+
     /// The user of this name, as an exchange of SCRAM needs it, under a client identifier. `None` if nobody has a password here.
     /// A name that is no user's, or whose hash does not serve, gets a credential that no password has.
     #[must_use]
@@ -233,12 +248,13 @@ impl Access {
         &self.services
     }
 
-    /// Whether somebody with this [number](crate::Bearer::key) vouches for a user here: a key of tokens, or a server elsewhere. A
-    /// server does not vouch for a name that is a user's here: the rights of this user are not for the one whom the server
+    /// Whether somebody with this [number](crate::Bearer::key) vouches for a user here: a key of tokens, the system, or a server
+    /// elsewhere. A server does not vouch for a name that is a user's here: the rights of this user are not for the one whom the server
     /// knows.
     #[must_use]
     pub fn vouches(&self, user: &str, key: NonZeroU64) -> bool {
         self.tokens.as_ref().is_some_and(|tokens| tokens.has_key(key))
+            || (self.login_names.is_some() && key == crate::process::KEY)
             || (self.services.iter().any(|source| source.number() == key) && !self.knows(user))
     }
 

@@ -1,4 +1,4 @@
-//! Users for whom somebody else vouches: the issuer of a token, or a server elsewhere.
+//! Users for whom somebody else vouches: the issuer of a token, a server elsewhere, or the system.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 /// A user for whom somebody else vouches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bearer {
-    /// The user name, as the token or CONNECT has it.
+    /// The user name, as the token, CONNECT or the system has it.
     pub user: Arc<str>,
     /// The kind of voucher for the user.
     pub voucher: Voucher,
-    /// A number that stands for the key that has signed the token, or for the server.
+    /// A number that stands for the key that has signed the token, for the server, or for the system.
     pub key: NonZeroU64,
     /// The first second, since 1970, at which the user must log in again; `None` if there is none.
     pub until_unix_secs: Option<u64>,
@@ -25,10 +25,12 @@ pub enum Voucher {
     Http,
     /// A directory over LDAP.
     Ldap,
+    /// The system, for the processes of this machine.
+    Process,
 }
 
 impl Voucher {
-    const ALL: [Self; 3] = [Self::Token, Self::Http, Self::Ldap];
+    const ALL: [Self; 4] = [Self::Token, Self::Http, Self::Ldap, Self::Process];
 
     /// The beginning of the place of user names ([`base::Tenant::users`]) of such users. A service and a directory have no more
     /// than this, because they may move to another address, and their users stay the same.
@@ -38,6 +40,7 @@ impl Voucher {
             Self::Token => "jwt:",
             Self::Http => "http:",
             Self::Ldap => "ldap:",
+            Self::Process => "unix:",
         }
     }
 

@@ -1,6 +1,8 @@
 //! Checks of passwords, tokens and proofs of clients, which run on threads of their own, and their outcomes.
 
-use crate::{Bearer, PasswordCheck, ScramCheck, ServiceCheck, TokenCheck, TokenProblem, Workspace};
+use crate::{
+    Bearer, PasswordCheck, ProcessCheck, ScramCheck, ServiceCheck, TokenCheck, TokenProblem, Workspace,
+};
 
 /// A check of the password in CONNECT. It takes too long for a thread that carries messages.
 #[derive(Debug)]
@@ -13,6 +15,8 @@ pub enum Check {
     Scram(ScramCheck),
     /// The password is that of a user whom a server elsewhere knows. The check waits for the server.
     Service(ServiceCheck),
+    /// There is no password: the client is a process of this machine. The check may wait for the system.
+    Process(ProcessCheck),
 }
 
 impl Check {
@@ -27,6 +31,7 @@ impl Check {
                 Err(problem) => Checked::BadToken(problem),
             },
             Self::Service(check) => check.run(unix_secs),
+            Self::Process(check) => check.run(),
         }
     }
 
@@ -38,6 +43,7 @@ impl Check {
             Self::Token(check) => check.number(),
             Self::Scram(check) => check.user(),
             Self::Service(check) => check.number(),
+            Self::Process(check) => check.number(),
         }
     }
 
@@ -49,6 +55,7 @@ impl Check {
             Self::Token(check) => check.size_bytes(),
             Self::Scram(check) => check.size_bytes(),
             Self::Service(check) => check.size_bytes(),
+            Self::Process(check) => check.size_bytes(),
         }
     }
 }
@@ -66,10 +73,12 @@ pub enum Checked {
     Right,
     /// The password is wrong, or there is no such user.
     Wrong,
-    /// The password is a token that proves who its bearer is, or a server elsewhere knows the user.
+    /// The password is a token that proves who its bearer is, a server elsewhere knows the user, or the system does.
     Bearer(Box<Bearer>),
     /// The password is a token that proves nothing.
     BadToken(TokenProblem),
+    /// The client is a process whose user has no login name on this machine.
+    Nameless,
     /// The password was not checked.
     Not(Unchecked),
 }

@@ -32,6 +32,7 @@ mod guard;
 mod json;
 mod password;
 mod permissions;
+mod process;
 mod remembered;
 mod roles;
 mod scram;
@@ -55,6 +56,7 @@ pub use guard::{Guard, Realms};
 pub use json::strict_object;
 pub use password::{HashError, PasswordHash, SALT_BYTES, Scheme, Workspace};
 pub use permissions::{Action, Client, Decision, FilterAction, Permissions, Reason, Rule};
+pub use process::{LoginNames, NoLoginNames, ProcessCheck};
 pub use remembered::{Remembered, RememberedAnswers};
 pub use roles::{
     Deciding, Held, Holder, IdPattern, Limits, Permit, RoleId, Roles, RolesBuilder, RolesError, RuleKind,

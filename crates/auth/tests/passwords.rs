@@ -135,6 +135,7 @@ fn a_login_is_decided_by_the_users_or_by_the_listener() {
         Admission::Verify(identity, Check::Password(check)) => format!("{} {}", identity.name(), check.run()),
         Admission::Verify(_, Check::Token(_)) => "a token".to_owned(),
         Admission::Verify(_, Check::Scram(_)) => unreachable!("CONNECT alone has no proof"),
+        Admission::Verify(_, Check::Process(_)) => unreachable!("CONNECT knows no processes"),
         Admission::Verify(_, Check::Service(_)) => "a service".to_owned(),
         Admission::Refused(Refusal::Anonymous) => "anonymous".to_owned(),
         Admission::Refused(Refusal::Password) => "password".to_owned(),

@@ -84,6 +84,11 @@ pub trait Effects {
         None
     }
 
+    /// The number of the user of the peer, if the peer is a process of this machine, and the system tells it.
+    fn process_user(&self, _connection: ConnectionId) -> Option<u32> {
+        None
+    }
+
     /// The user name in the certificate that the peer has shown, if there is exactly one.
     fn certificate_name(&mut self, connection: ConnectionId, name: CertificateName) -> Option<String>;
 

@@ -42,7 +42,7 @@ pub use counters::{Counter, Counters, Totals};
 pub use dismissal::Dismissal;
 pub use drain::Drain;
 pub use effects::{Effects, Flush, Mail, Notice, Room, Run};
-pub use login::{CertificateName, Entry};
+pub use login::{CertificateName, Entry, Naming};
 pub use mount::Mount;
 pub use session::Settings;
 pub use shard::{Admission, Cause, Peers, Shard};

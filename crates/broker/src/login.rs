@@ -24,9 +24,19 @@ pub struct Entry {
     pub realm: Realm,
     /// Whether clients may connect without proving who they are.
     pub allow_anonymous: bool,
-    /// The field of a client's certificate that is its user name, if any is. The certificate then takes the place of user
-    /// name and password in CONNECT.
-    pub certificate: Option<CertificateName>,
+    /// The part of a connection that says who its user is.
+    pub naming: Naming,
+}
+
+/// The part of a connection that says who its user is. All but the first take the place of user name and password in CONNECT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Naming {
+    /// User name and password in CONNECT, or an exchange of AUTH packets.
+    Connect,
+    /// This field of the client's certificate.
+    Certificate(CertificateName),
+    /// The user of the process, as the system knows it.
+    Process,
 }
 
 /// The field of a client's certificate that is its user name.
@@ -41,7 +51,7 @@ pub enum CertificateName {
 impl Default for Entry {
     /// Everybody may connect, in the first realm.
     fn default() -> Self {
-        Self { realm: Realm::default(), allow_anonymous: true, certificate: None }
+        Self { realm: Realm::default(), allow_anonymous: true, naming: Naming::Connect }
     }
 }
 
@@ -94,17 +104,10 @@ impl Shard {
     ) {
         let Some(client) = self.clients.get(id) else { return };
         let (entry, realms) = (self.entries.of(client), self.guard.current());
-        if let Some(name) = entry.certificate {
-            let named = to.certificate_name(id, name).map(|name| Arc::from(&*name));
-            let Some(user) = named else {
-                return self.turn_away_stranger(id, NO_CERTIFICATE, claim, to);
-            };
-            if realms.access(entry.realm).is_some_and(|access| access.is_disabled(&user)) {
-                return self.turn_away_stranger(id, DISABLED, claim, to);
-            }
-            let (realm, tenant) = (entry.realm, realms.tenant(entry.realm));
-            let principal = Principal { user: Some(user), is_proved: true, proof: None, realm, tenant };
-            return self.claim(id, claim, principal, to);
+        match entry.naming {
+            Naming::Connect => {}
+            Naming::Certificate(name) => return self.log_in_certificate(id, name, claim, to),
+            Naming::Process => return self.log_in_process(id, claim, to),
         }
         let Some(access) = realms.access(entry.realm) else {
             return self.turn_away_stranger(id, ANONYMOUS, claim, to);
@@ -126,6 +129,38 @@ impl Shard {
             Admission::Refused(Refusal::Anonymous) => self.turn_away_stranger(id, ANONYMOUS, claim, to),
             Admission::Refused(Refusal::Password) => self.turn_away_stranger(id, WRONG, claim, to),
             Admission::Verify(identity, check) => self.verify(id, (identity, check), claim, to),
+        }
+    }
+
+    /// Lets in a client whose certificate says who it is.
+    fn log_in_certificate(
+        &mut self,
+        id: ConnectionId,
+        name: CertificateName,
+        claim: Claim,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
+        let Some(client) = self.clients.get(id) else { return };
+        let (realm, realms) = (self.entries.of(client).realm, self.guard.current());
+        let Some(user) = to.certificate_name(id, name).map(|name| Arc::from(&*name)) else {
+            return self.turn_away_stranger(id, NO_CERTIFICATE, claim, to);
+        };
+        if realms.access(realm).is_some_and(|access| access.is_disabled(&user)) {
+            return self.turn_away_stranger(id, DISABLED, claim, to);
+        }
+        let tenant = realms.tenant(realm);
+        let principal = Principal { user: Some(user), is_proved: true, proof: None, realm, tenant };
+        self.claim(id, claim, principal, to);
+    }
+
+    /// Has the name of a process found, which may take time.
+    fn log_in_process(&mut self, id: ConnectionId, claim: Claim, to: &mut Outside<'_, impl Effects>) {
+        let Some(client) = self.clients.get(id) else { return };
+        let (realm, realms) = (self.entries.of(client).realm, self.guard.current());
+        let check = to.process_user(id).and_then(|uid| realms.access(realm)?.admit_process(uid));
+        match check {
+            Some(check) => self.verify(id, check, claim, to),
+            None => self.turn_away_stranger(id, NO_PROCESS, claim, to),
         }
     }
 
@@ -187,6 +222,7 @@ impl Shard {
             Checked::BadToken(problem) => {
                 self.turn_away_stranger(id, Stranger::of_token(problem), claim, to);
             }
+            Checked::Nameless => self.turn_away_stranger(id, NAMELESS, claim, to),
             Checked::Not(unchecked) => self.turn_away_stranger(id, Stranger::of(unchecked), claim, to),
         }
     }
@@ -369,6 +405,16 @@ const NO_CERTIFICATE: Stranger = Stranger {
     why: "its certificate has no user name, or there is no certificate",
     counter: |counters| &counters.refused_anonymous,
 };
+const NO_PROCESS: Stranger = Stranger {
+    refusal: ConnectRefusal::NotAuthorized,
+    why: "the system does not tell the user of its process",
+    counter: |counters| &counters.refused_anonymous,
+};
+const NAMELESS: Stranger = Stranger {
+    refusal: ConnectRefusal::NotAuthorized,
+    why: "the user of its process has no login name on this machine",
+    counter: |counters| &counters.refused_anonymous,
+};
 const DISABLED: Stranger = Stranger {
     refusal: ConnectRefusal::NotAuthorized,
     why: "its user is disabled",
@@ -415,7 +461,7 @@ impl Stranger {
             },
             Unchecked::Unreachable => Self {
                 refusal: ConnectRefusal::ServerUnavailable,
-                why: "the server that may know its user does not answer",
+                why: "the server that may know its user does not answer, or the system does not",
                 counter: |counters| &counters.refused_unreachable,
             },
         }

@@ -118,6 +118,11 @@ impl ListenAddress {
         matches!(self.0, Place::Unix(_))
     }
 
+    /// Whether this may be a socket of this machine. Only systemd knows about a socket that it passes.
+    pub const fn may_be_unix(&self) -> bool {
+        matches!(self.0, Place::Unix(_) | Place::Passed(_))
+    }
+
     /// Whether this is a host and a port.
     pub const fn is_inet(&self) -> bool {
         matches!(self.0, Place::Inet { .. })

@@ -150,6 +150,13 @@ keys! {
             kind: Choice<CertificateIdentity>, default: CertificateIdentity::None,
             applies: Reconnect,
         }
+        /// The part of a process that is its user name, at a Unix socket, on Linux. `user`: the login name of its user, as the
+        /// system knows it. The name takes the place of user name and password in CONNECT. A process whose user has no login
+        /// name here is refused. `none`: the process says nothing about the user.
+        unix_identity: UnixIdentity {
+            kind: Choice<UnixIdentity>, default: UnixIdentity::None,
+            applies: Reconnect,
+        }
         /// Whether clients may connect here without proving who they are.
         allow_anonymous: bool {
             kind: Switch,
@@ -159,7 +166,8 @@ keys! {
                     || jwt
                     || http_auth
                     || ldap
-                    || client_certificate_identity != CertificateIdentity::None;
+                    || client_certificate_identity != CertificateIdentity::None
+                    || unix_identity != UnixIdentity::None;
                 address.is_loopback() && !has_users
             }),
             "the global `allow_anonymous`",
@@ -321,6 +329,19 @@ pub enum CertificateIdentity {
 impl Words for CertificateIdentity {
     const WORDS: &'static [(&'static str, Self)] =
         &[("none", Self::None), ("cn", Self::Cn), ("subject", Self::Subject)];
+}
+
+/// The part of a process that is its user name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnixIdentity {
+    /// No part of it says who the user is.
+    None,
+    /// The login name of its user.
+    User,
+}
+
+impl Words for UnixIdentity {
+    const WORDS: &'static [(&'static str, Self)] = &[("none", Self::None), ("user", Self::User)];
 }
 
 /// A version of TLS.

@@ -49,7 +49,7 @@ pub use jwt::Jwt;
 pub use keys::{
     Admin, Auth, CertificateIdentity, ClientCertificate, Dispatch, Durability, Journal, Limits, Listener,
     Log, LogFormat, LogLevel, LogTarget, MqttVersion, Owner, Protocol, QueueFull, Sessions, Shared, Sys,
-    TlsVersion, tables,
+    TlsVersion, UnixIdentity, tables,
 };
 pub use load::{Config, Flags};
 pub use machine::Machine;

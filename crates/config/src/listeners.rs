@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::address::ListenAddress;
 use crate::keys::{
     Auth, CertificateIdentity, ClientCertificate, Durability, Global, Listener, MqttVersion, Protocol,
-    TlsVersion,
+    TlsVersion, UnixIdentity,
 };
 use crate::load::Flags;
 use crate::reader::Reader;
@@ -142,6 +142,7 @@ fn of_flags(
             http_auth: vouchers.http.url.is_some(),
             ldap: vouchers.ldap.url.is_some(),
             client_certificate_identity: CertificateIdentity::None,
+            unix_identity: UnixIdentity::None,
             allow_anonymous: anonymous.unwrap_or_else(|| {
                 let has_passwords = auth.password_file.is_some() || auth.dynamic_security_file.is_some();
                 address.is_loopback() && !has_passwords && !vouchers.is_any()
@@ -228,6 +229,7 @@ pub(crate) fn has_users(listener: &Listener) -> bool {
         || listener.http_auth
         || listener.ldap
         || listener.client_certificate_identity != CertificateIdentity::None
+        || listener.unix_identity != UnixIdentity::None
 }
 
 /// Returns the problem of a listener, if there is one.
@@ -284,6 +286,19 @@ fn refuse_network(listener: &Listener) -> Option<(&'static str, &'static str, &'
     if address.is_unix() && !listener.proxy_from.is_empty() {
         let title = "a socket of this machine has no network to connect from";
         return Some(("proxy_from", title, "leave `proxy_from` out, or listen on an address"));
+    }
+    if listener.unix_identity != UnixIdentity::None {
+        if !address.may_be_unix() {
+            let title = "the system knows the processes at a Unix socket only";
+            let advice =
+                "leave `unix_identity` out, or listen on a Unix socket such as `unix:/run/pondhawk.sock`";
+            return Some(("unix_identity", title, advice));
+        }
+        if listener.client_certificate_identity != CertificateIdentity::None {
+            let title = "the client's certificate says who the user is already";
+            let advice = "leave out either `unix_identity` or `client_certificate_identity`";
+            return Some(("unix_identity", title, advice));
+        }
     }
     if listener.interface.is_some() && !address.is_inet() {
         let title = "the broker chooses the interface of a host and a port only";

@@ -5,7 +5,9 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use config::{Config, Environment, Files, Flags, LogFormat, LogLevel, Machine, Report, Sources};
+use config::{
+    Config, Environment, Files, Flags, LogFormat, LogLevel, Machine, Report, Sources, UnixIdentity,
+};
 use proptest::prelude::*;
 
 const FIRST_USER: &str = "a program";
@@ -348,8 +350,22 @@ fn keys_about_sockets_of_this_machine_are_checked() {
         ("unix_owner = \":+5\"", owner),
         ("unix_owner = \"4294967295\"", owner),
         ("proxy_from = \"10.0.0.0/8\"", "a socket of this machine has no network to connect from"),
+        ("unix_identity = \"root\"", "`listener.unix_identity` cannot be `root`"),
     ] {
         assert_eq!(titles(&listener(keys)), [title], "{keys}");
+    }
+    let certificate = "tls_certificate = \"a\"\ntls_key = \"b\"\ntls_client_ca = \"c\"\n\
+                       tls_client_certificate = \"required\"\nclient_certificate_identity = \"cn\"\n";
+    let both = titles(&listener(&format!("{certificate}unix_identity = \"user\"")));
+    assert_eq!(both, ["the client's certificate says who the user is already"]);
+    for address in ["127.0.0.1:1", "[::1]:1", "localhost:1"] {
+        let title = titles(&format!("[[listener]]\naddress = \"{address}\"\nunix_identity = \"user\""));
+        assert_eq!(title, ["the system knows the processes at a Unix socket only"], "{address}");
+    }
+    for address in ["unix:/run/pond.sock", "unix:@pond", "systemd:pond"] {
+        let config = parse(&format!("[[listener]]\naddress = \"{address}\"\nunix_identity = \"user\""));
+        let listener = &config.unwrap().listeners[0];
+        assert!(listener.unix_identity == UnixIdentity::User && !listener.allow_anonymous, "{address}");
     }
     let config = parse(&listener("unix_mode = \"0600\"\nunix_owner = \":1000\"")).unwrap();
     let listener = &config.listeners[0];

@@ -129,7 +129,7 @@ pub struct Server {
     _trimmer: Trimmer,
 }
 
-pub use broker::{Admission, CertificateName, ControlAnswer, Dismissal, Entry, Mount};
+pub use broker::{Admission, CertificateName, ControlAnswer, Dismissal, Entry, Mount, Naming};
 
 pub use crate::control::{Order, Orders};
 pub use crate::listener::{Acceptor, BACKLOG, Listening, Rules, TcpOptions};

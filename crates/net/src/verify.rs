@@ -8,7 +8,7 @@
 //! ```text
 //!                          ┌─ known before, or refused ─► answer
 //!   shards ──► come ─► clerk ─┬─ computed: first, suspect ──► verify-N ──► answer
-//!                             └─ asked:    first, suspect ──► ask-N (waits for a server elsewhere) ──► answer
+//!                             └─ asked:    first, suspect ──► ask-N (waits for a server, or the system) ──► answer
 //! ```
 
 use std::io;
@@ -62,7 +62,7 @@ struct Memory {
 enum Work {
     /// Threads that compute.
     Computing,
-    /// Threads that ask servers elsewhere, and wait for them.
+    /// Threads that ask servers elsewhere or the system, and wait for them.
     Asking,
 }
 
@@ -70,7 +70,7 @@ impl Work {
     fn of(check: &Check) -> Self {
         match check {
             Check::Password(_) | Check::Token(_) | Check::Scram(_) => Self::Computing,
-            Check::Service(_) => Self::Asking,
+            Check::Service(_) | Check::Process(_) => Self::Asking,
         }
     }
 }
@@ -396,7 +396,7 @@ impl Verifier {
         match check {
             Check::Password(check) => self.memory().computed.has(check).then_some(Checked::Right),
             Check::Service(check) => Some(Checked::Bearer(Box::new(self.memory().asked.find(check, now)?))),
-            Check::Token(_) | Check::Scram(_) => None,
+            Check::Token(_) | Check::Scram(_) | Check::Process(_) => None,
         }
     }
 

@@ -12,11 +12,12 @@ use std::time::Duration;
 
 use auth::{Access, DynamicSecurity, Permissions, Realms, TokenKeys, Users, Voucher};
 use base::{Realm, Tenant};
-use config::{CertificateIdentity, Config, Listener, parse_rules};
+use config::{CertificateIdentity, Config, Listener, UnixIdentity, parse_rules};
 use mosquitto::read_regular;
 use protocol::Instruments;
 
 use crate::jwks::Jwks;
+use crate::login_names;
 use crate::services::{self, Services};
 use crate::stamp::Stamp;
 use crate::tokens::{self, TokenSource};
@@ -35,6 +36,8 @@ struct Files {
     tokens: Option<Arc<TokenSource>>,
     /// The servers elsewhere that know users.
     services: Services,
+    /// Whether processes have the names of their users.
+    has_login_names: bool,
     tenant: Option<Arc<Tenant>>,
 }
 
@@ -49,7 +52,8 @@ impl Files {
         };
         let tenant = (tenant != Tenant::default()).then(|| Arc::new(tenant));
         let (rules, dynamic) = (listener.rules_file.clone(), listener.dynamic_security_file.clone());
-        Self { passwords, acl, rules, dynamic, tokens, services, tenant }
+        let has_login_names = listener.unix_identity == UnixIdentity::User;
+        Self { passwords, acl, rules, dynamic, tokens, services, has_login_names, tenant }
     }
 
     fn paths(&self) -> impl Iterator<Item = &PathBuf> {
@@ -62,11 +66,13 @@ impl Files {
     fn bearers(&self) -> Vec<(Voucher, Arc<Tenant>)> {
         let mount = self.tenant.as_ref().map(|tenant| tenant.mount.clone()).unwrap_or_default();
         let tokens = self.tokens.iter().map(|source| (Voucher::Token, source.place_of_users()));
-        let services = self.services.vouchers().map(|voucher| (voucher, voucher.prefix().to_owned()));
+        let processes = self.has_login_names.then_some(Voucher::Process);
+        let others = self.services.vouchers().chain(processes);
+        let others = others.map(|voucher| (voucher, voucher.prefix().to_owned()));
         let tenant = |(voucher, users): (Voucher, String)| {
             (voucher, Arc::new(Tenant { users: users.into(), mount: mount.clone() }))
         };
-        tokens.chain(services).map(tenant).collect()
+        tokens.chain(others).map(tenant).collect()
     }
 
     /// The name under which records know the rules.
@@ -89,6 +95,9 @@ fn place_of_users(listener: &Listener, tokens: Option<&TokenSource>, services: &
         return path.to_string_lossy().into_owned();
     }
     if listener.client_certificate_identity == CertificateIdentity::None {
+        if listener.unix_identity == UnixIdentity::User {
+            return Voucher::Process.prefix().to_owned();
+        }
         let service = || services.vouchers().next().map(|voucher| voucher.prefix().to_owned());
         return tokens.map(TokenSource::place_of_users).or_else(service).unwrap_or_default();
     }
@@ -385,7 +394,8 @@ impl AccessFiles {
                 let current = || (Arc::clone(place.access.services()), place.service_contents);
                 if keep(&error, "servers that know users") { Ok(current()) } else { Err(error) }
             })?;
-            let access = access.with_tokens(tokens).with_services(services);
+            let login_names = place.files.has_login_names.then(login_names::of_system);
+            let access = access.with_tokens(tokens).with_services(services).with_login_names(login_names);
             let own = dynamic.as_ref().filter(|_| place.files.dynamic.is_some());
             let access = match own {
                 Some((dynamic, _)) => access.with_dynamic_security(Arc::clone(dynamic)),

@@ -20,6 +20,7 @@ mod jwks;
 mod limits;
 mod listen;
 mod logging;
+mod login_names;
 mod no_links;
 mod operate;
 mod origin;

@@ -4,10 +4,10 @@ use std::io;
 use std::sync::Arc;
 
 use base::Realm;
-use config::{Binding, CertificateIdentity, Config, Listener, UnixName};
+use config::{Binding, CertificateIdentity, Config, Listener, UnixIdentity, UnixName};
 use layers::Stack;
 use layers::quic::QuicLimits;
-use net::{Acceptor, Admission, CertificateName, Entry, Mount, RateLimits, Rules, TcpOptions};
+use net::{Acceptor, Admission, CertificateName, Entry, Mount, Naming, RateLimits, Rules, TcpOptions};
 use protocol::Durability;
 use session::Terms;
 use wire::{Qos, Version};
@@ -20,10 +20,11 @@ fn entry(listener: &Listener, realm: Realm) -> Entry {
     Entry {
         realm,
         allow_anonymous: listener.allow_anonymous,
-        certificate: match listener.client_certificate_identity {
-            CertificateIdentity::None => None,
-            CertificateIdentity::Cn => Some(CertificateName::CommonName),
-            CertificateIdentity::Subject => Some(CertificateName::Subject),
+        naming: match (listener.client_certificate_identity, listener.unix_identity) {
+            (CertificateIdentity::None, UnixIdentity::None) => Naming::Connect,
+            (CertificateIdentity::None, UnixIdentity::User) => Naming::Process,
+            (CertificateIdentity::Cn, _) => Naming::Certificate(CertificateName::CommonName),
+            (CertificateIdentity::Subject, _) => Naming::Certificate(CertificateName::Subject),
         },
     }
 }
@@ -98,7 +99,15 @@ fn bind(listener: &Listener, passed: &mut Passed) -> io::Result<Acceptor> {
             };
             net::listen_quic(address, options, limits).map(Acceptor::Quic)
         }
-        Binding::Passed(name) => passed.take(&name),
+        Binding::Passed(name) => {
+            let socket = passed.take(&name)?;
+            if listener.unix_identity != UnixIdentity::None && !matches!(socket, Acceptor::Unix(_)) {
+                return Err(io::Error::other(
+                    "`unix_identity` is for Unix sockets, and systemd has passed another one",
+                ));
+            }
+            Ok(socket)
+        }
         Binding::Unix(UnixName::Abstract(name)) => net::listen_abstract(&name, backlog).map(Acceptor::Unix),
         Binding::Unix(UnixName::File(path)) => {
             let owner = listener.unix_owner;

@@ -365,6 +365,7 @@ fn dismissal(old: &Listener, new: &Listener, has_same_realm: bool) -> Option<Dis
     let has_tls = |listener: &Listener| !listener.tls_certificate.is_empty();
     let is_other = !has_same_realm
         || old.client_certificate_identity != new.client_certificate_identity
+        || old.unix_identity != new.unix_identity
         || has_tls(old) != has_tls(new)
         || old.tls_optional != new.tls_optional
         || old.tls_client_certificate != new.tls_client_certificate

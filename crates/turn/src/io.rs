@@ -481,6 +481,13 @@ impl<H: Host> Effects for Io<H> {
         }
     }
 
+    fn process_user(&self, id: ConnectionId) -> Option<u32> {
+        match self.connections.get(id)?.peer {
+            Peer::Process { uid, .. } => uid,
+            Peer::Inet(_) | Peer::Simulated(_) => None,
+        }
+    }
+
     fn certificate_name(&mut self, id: ConnectionId, name: CertificateName) -> Option<String> {
         self.connections.get_mut(id)?.stream.certificate_name(name)
     }

@@ -166,6 +166,7 @@ fn admission(access: &Access, user: Option<&str>, password: &str, may_be_anonymo
     match access.admit(&Login { user, password, client_id: "c", may_be_anonymous }) {
         Admission::Verify(_, Check::Token(_)) => "token",
         Admission::Verify(_, Check::Scram(_)) => unreachable!("CONNECT alone has no proof"),
+        Admission::Verify(_, Check::Process(_)) => unreachable!("CONNECT knows no processes"),
         Admission::Verify(_, Check::Password(_)) => "password",
         Admission::Verify(_, Check::Service(_)) => "service",
         Admission::Refused(Refusal::Password) => "refused",

@@ -1,4 +1,4 @@
-//! Clients for whom somebody else vouches, by a token or by an answer: let in under the name in it, and disconnected when it
+//! Clients for whom somebody else vouches, by a token, by an answer, or as their system: let in under the name in it, and disconnected when it
 //! expires.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use base::{ConnectionId, Now, Principal};
 use protocol::Claim;
 use wire::{ConnectRefusal, DisconnectReason};
 
-use super::{DISABLED, OTHER_ID, Stranger, WRONG};
+use super::{DISABLED, NO_PROCESS, OTHER_ID, Stranger, WRONG};
 use crate::client::Client;
 use crate::effects::Outside;
 use crate::{Effects, Shard};
@@ -23,7 +23,7 @@ impl Client {
 }
 
 impl Shard {
-    /// A token, or a server elsewhere, has proved who a client is.
+    /// A token, a server elsewhere or the system has proved who a client is.
     pub(super) fn let_in_bearer(
         &mut self,
         id: ConnectionId,
@@ -41,6 +41,8 @@ impl Shard {
                 Voucher::Token => Stranger::of_token(TokenProblem::UnknownKey),
                 Voucher::Http | Voucher::Ldap if is_user_here => WRONG,
                 Voucher::Http | Voucher::Ldap => Stranger::of(Unchecked::Unreachable),
+                // A reload has ended that processes have names here, and their connections leave.
+                Voucher::Process => NO_PROCESS,
             };
             return self.turn_away_stranger(id, stranger, claim, to);
         }

@@ -12,7 +12,7 @@ use protocol::Claim;
 use session::{Authenticated, AuthenticationOutcome, AuthenticationStep};
 use wire::{Binary, ConnectRefusal};
 
-use super::{NO_MEMORY, Stranger};
+use super::{NO_MEMORY, Naming, Stranger};
 use crate::effects::Outside;
 use crate::{Effects, Shard};
 
@@ -101,8 +101,9 @@ impl Shard {
             claim.map(|claim| &claim.subscriber).or(client.subscriber.as_ref()).ok_or(NO_METHOD)?;
         let (entry, realms) = (self.entries.of(client), self.guard.current());
         let mechanism = Mechanism::named(step.method.as_str()).ok_or(NO_METHOD)?;
-        // A certificate takes the place of all passwords.
-        let access = realms.access(entry.realm).filter(|_| entry.certificate.is_none()).ok_or(NO_METHOD)?;
+        // A certificate, or the system, takes the place of all passwords.
+        let is_proving = entry.naming == Naming::Connect;
+        let access = realms.access(entry.realm).filter(|_| is_proving).ok_or(NO_METHOD)?;
         if access.users().is_none() {
             return Err(NO_METHOD);
         }

@@ -4,10 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auth::{
-    Access, Bearer, Checked, DynamicSecurity, PasswordHash, Question, Realms, Scheme, SourceSettings,
-    TokenKeys, TokenProblem, TokenRules, Tokens, UserService, UserSource, Users, Verdict, Voucher,
+    Access, Bearer, Checked, DynamicSecurity, LoginNames, NoLoginNames, PasswordHash, Question, Realms,
+    Scheme, SourceSettings, TokenKeys, TokenProblem, TokenRules, Tokens, UserService, UserSource, Users,
+    Verdict, Voucher,
 };
 use base::{Realm, Tenant};
+use broker::{Admission, Entry, Naming};
+use protocol::Durability;
 use wire::{Binary, Connect, Version};
 
 use crate::world::{Peer, World, utf8};
@@ -25,7 +28,11 @@ fn tokens(secret: &str) -> Arc<Tokens> {
 fn realms(access: Access) -> Realms {
     let place = |users: &str| Arc::new(Tenant { users: users.into(), mount: "".into() });
     let realms = Realms::new(vec![("".into(), Arc::new(access))]);
-    let bearers = vec![(Voucher::Token, place("jwt:pond")), (Voucher::Http, place("http:"))];
+    let bearers = vec![
+        (Voucher::Token, place("jwt:pond")),
+        (Voucher::Http, place("http:")),
+        (Voucher::Process, place("unix:")),
+    ];
     realms.with_tenants(vec![Some(place("users"))]).with_bearers(vec![bearers])
 }
 
@@ -307,4 +314,53 @@ fn an_answer_may_end_the_connection_later() {
     assert!(!world.socket(peer).closed);
     world.wait(700);
     assert_eq!(world.packets(peer), ["DISCONNECT Not authorized"]);
+}
+
+/// A system with one user, which cannot tell about another one.
+#[derive(Debug)]
+struct System;
+
+impl LoginNames for System {
+    fn of(&self, uid: u32) -> Result<Option<String>, NoLoginNames> {
+        match uid {
+            1_000 => Ok(Some("frog".to_owned())),
+            1_001 => Err(NoLoginNames),
+            _ => Ok(None),
+        }
+    }
+}
+
+/// The answer to a process of this user, which gives another name and a password.
+fn process(access: Access, user: Option<u32>) -> String {
+    let mut world = World::new(1);
+    world.replace_realms(realms(access));
+    world.outside[0].process_user = user;
+    let entry = Entry { allow_anonymous: true, naming: Naming::Process, ..Entry::default() };
+    let peer = world.accept_with(0, Version::V5, Admission { entry, ..Durability::Fsync.into() });
+    let mut connect = Connect::new(Version::V5, utf8("f1"));
+    connect.set_credentials(Some(utf8("toad")), Some(Binary::new(b"croak").expect("short"))).expect("short");
+    world.send(peer, &connect.into());
+    world.verify(0, None);
+    world.assert_account();
+    world.packets(peer).first().cloned().unwrap_or_default()
+}
+
+#[test]
+fn the_system_alone_says_which_user_a_process_has() {
+    let system = || Access::default().with_login_names(Some(Arc::new(System)));
+    for (user, expected) in [
+        (Some(1_000), "Success"),
+        (Some(1_001), "Server unavailable"),
+        (Some(1_002), "Not authorized"),
+        (None, "Not authorized"),
+    ] {
+        let answer = process(system(), user);
+        assert!(answer.starts_with(&format!("CONNACK {expected}")), "{user:?}: {answer}");
+    }
+    let answer = process(Access::default(), Some(1_000));
+    assert!(answer.starts_with("CONNACK Not authorized"), "nobody knows names here: {answer}");
+    let text = r#"{"clients":[{"username":"frog","disabled":true}]}"#;
+    let dynamic = Arc::new(DynamicSecurity::parse(text).expect("a file"));
+    let answer = process(system().with_dynamic_security(dynamic), Some(1_000));
+    assert!(answer.starts_with("CONNACK Not authorized"), "{answer}");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use auth::{Access, Checked, PasswordHash, Permissions, Realms, Scheme, Unchecked, Users};
 use base::{Budget, ConnectionId, Purpose, Realm};
-use broker::{Admission, CertificateName, Entry};
+use broker::{Admission, CertificateName, Entry, Naming};
 use protocol::Durability;
 use session::Settings;
 use wire::{
@@ -215,8 +215,8 @@ fn what_waits_behind_a_window_is_not_sent_when_it_may_not_be_received_any_more()
 
 #[test]
 fn a_certificate_takes_the_place_of_name_and_password() {
-    let entry =
-        Entry { realm: Realm(0), allow_anonymous: false, certificate: Some(CertificateName::CommonName) };
+    let naming = Naming::Certificate(CertificateName::CommonName);
+    let entry = Entry { realm: Realm(0), allow_anonymous: false, naming };
     for (certificate, is_in) in [(Some("ann"), true), (None, false)] {
         let mut world = world(1);
         world.outside[0].certificate = certificate.map(str::to_owned);

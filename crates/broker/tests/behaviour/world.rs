@@ -80,6 +80,8 @@ pub(crate) struct Outside {
     pub(crate) is_verifier_busy: bool,
     /// The user name in every certificate.
     pub(crate) certificate: Option<String>,
+    /// The user of every process; `None` if no peer is a process.
+    pub(crate) process_user: Option<u32>,
 }
 
 #[derive(Default)]
@@ -204,6 +206,10 @@ impl Effects for Outside {
         }
         self.checks.push_back((connection, check));
         Ok(())
+    }
+
+    fn process_user(&self, _: ConnectionId) -> Option<u32> {
+        self.process_user
     }
 
     fn certificate_name(&mut self, _: ConnectionId, _: CertificateName) -> Option<String> {
