@@ -2,6 +2,7 @@
 
 mod issuer;
 mod keys;
+mod rights;
 
 use std::fs;
 use std::path::Path;

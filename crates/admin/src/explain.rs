@@ -297,6 +297,7 @@ fn may(
         Reason::NoRules => "there are no rules".to_owned(),
         Reason::Rule(rule) if rule.is_pattern => format!("the pattern in line {} decides", rule.line),
         Reason::Rule(rule) => format!("the rule in line {} decides", rule.line),
+        Reason::Token(number) => format!("rule {number} of its token decides"),
         Reason::NoMatch => "no rule matches".to_owned(),
         Reason::WildcardInName => {
             "no rule matches, and a name with + or # is refused by all patterns".to_owned()

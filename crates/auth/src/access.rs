@@ -5,9 +5,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use base::Claims;
 use topic::{TopicFilter, TopicName};
 use wire::Qos;
 
+use crate::claims::{self, Asked, Standing};
 use crate::{
     Action, Check, Client, Credential, Decision, DynamicSecurity, FilterAction, Limits, LoginNames,
     Mechanism, PasswordCheck, PasswordHash, Permissions, Permit, ProcessCheck, Question, Reason, Roles,
@@ -16,7 +18,8 @@ use crate::{
 
 /// Identities and rules at one time.
 ///
-/// Without users, a name in CONNECT proves nothing and is taken as it is. Without permissions, everything is allowed.
+/// Without users, a name in CONNECT proves nothing and is taken as it is. Without permissions, everything is allowed, apart from
+/// clients whose token has rules: these may do what the token says.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
     users: Option<Arc<Users>>,
@@ -138,16 +141,17 @@ impl Access {
         self.dynamic.as_ref()
     }
 
-    /// Whether there are rules about topics.
+    /// Whether there are rules about topics, or may be some in tokens.
     #[must_use]
     pub fn has_rules(&self) -> bool {
-        self.permissions.is_some() || self.roles.is_some() || self.dynamic.is_some()
+        self.permissions.is_some() || self.has_filter_rules()
     }
 
     /// Whether there are rules about filters, beside those about topics.
     #[must_use]
     pub fn has_filter_rules(&self) -> bool {
-        self.roles.is_some() || self.dynamic.is_some()
+        let tokens_have = self.tokens.as_ref().is_some_and(|tokens| tokens.may_have_rules());
+        self.roles.is_some() || self.dynamic.is_some() || tokens_have
     }
 
     /// Number of users, if there are users.
@@ -318,18 +322,24 @@ impl Access {
     pub fn allows(&self, client: Client<'_>, topic: TopicName<'_>, action: Action) -> bool {
         match action {
             Action::Publish => self.permit(client, topic) != Permit::NONE,
-            Action::Receive => self.first_of(
-                |dynamic| Some(dynamic.decide(client, topic, action)?.is_allowed),
-                |roles| roles.receives(client, topic),
-                |permissions| permissions.allows(client, topic, action),
-                |otherwise| otherwise.is_allowed,
-            ),
+            Action::Receive => match self.standing(client, Asked::Receive(topic)) {
+                Some(standing) => standing.permit() != Permit::NONE,
+                None => self.first_of(
+                    |dynamic| Some(dynamic.decide(client, topic, action)?.is_allowed),
+                    |roles| roles.receives(client, topic),
+                    |permissions| permissions.allows(client, topic, action),
+                    |otherwise| otherwise.is_allowed,
+                ),
+            },
         }
     }
 
     /// The messages that a client may publish to a topic. Only roles know differences between messages.
     #[must_use]
     pub fn permit(&self, client: Client<'_>, topic: TopicName<'_>) -> Permit {
+        if let Some(standing) = self.standing(client, Asked::Publish(topic)) {
+            return standing.permit();
+        }
         let all = |is_allowed| if is_allowed { Permit::ALL } else { Permit::NONE };
         self.first_of(
             |dynamic| Some(all(dynamic.decide(client, topic, Action::Publish)?.is_allowed)),
@@ -342,6 +352,9 @@ impl Access {
     /// The highest QoS at which a client may subscribe to a filter; `None` if it may not.
     #[must_use]
     pub fn granted(&self, client: Client<'_>, filter: TopicFilter<'_>) -> Option<Qos> {
+        if let Some(standing) = self.standing(client, Asked::Subscribe(filter)) {
+            return standing.permit().qos_max();
+        }
         let all = |is_allowed: bool| is_allowed.then_some(Qos::ExactlyOnce);
         self.first_of(
             |dynamic| Some(all(dynamic.decide_filter(client, filter, FilterAction::Subscribe)?.is_allowed)),
@@ -354,19 +367,24 @@ impl Access {
     /// The limits of a client by its roles, if there are roles. They hold for clients of dynamic security too, about which roles
     /// decide where it says nothing.
     #[must_use]
-    pub fn limits(&self, user: Option<&str>) -> Option<&Arc<Limits>> {
-        self.roles.as_ref().map(|roles| roles.limits(user))
+    pub fn limits(&self, client: Client<'_>) -> Option<Arc<Limits>> {
+        self.roles.as_ref().map(|roles| roles.limits(client))
     }
 
     /// Whether a client may use a topic, and the reason.
     #[must_use]
     pub fn decide(&self, client: Client<'_>, topic: TopicName<'_>, action: Action) -> Decision<'_> {
-        self.first_of(
+        let of_file = self.first_of(
             |dynamic| dynamic.decide(client, topic, action),
             |roles| roles.decide(client, topic, action),
             |permissions| permissions.decide(client, topic, action),
             |otherwise| otherwise,
-        )
+        );
+        let asked = match action {
+            Action::Publish => Asked::Publish(topic),
+            Action::Receive => Asked::Receive(topic),
+        };
+        with_token(of_file, client, asked, (Qos::AtMostOnce, false))
     }
 
     /// Whether a client may publish a message with this QoS and RETAIN, and the reason.
@@ -377,12 +395,13 @@ impl Access {
         topic: TopicName<'_>,
         (qos, retain): (Qos, bool),
     ) -> Decision<'_> {
-        self.first_of(
+        let of_file = self.first_of(
             |dynamic| dynamic.decide(client, topic, Action::Publish),
             |roles| roles.decide_publish(client, topic, (qos, retain)),
             |permissions| permissions.decide(client, topic, Action::Publish),
             |otherwise| otherwise,
-        )
+        );
+        with_token(of_file, client, Asked::Publish(topic), (qos, retain))
     }
 
     /// Whether a client may change its subscriptions, and the reason. An access control list says nothing about that.
@@ -393,12 +412,39 @@ impl Access {
         filter: TopicFilter<'_>,
         action: FilterAction,
     ) -> Decision<'_> {
-        self.first_of(
+        let of_file = self.first_of(
             |dynamic| dynamic.decide_filter(client, filter, action),
             |roles| roles.decide_filter(client, filter, action),
             |_| Decision { is_allowed: true, reason: Reason::Subscription },
             |otherwise| otherwise,
-        )
+        );
+        match action {
+            FilterAction::Subscribe => {
+                with_token(of_file, client, Asked::Subscribe(filter), (Qos::AtMostOnce, false))
+            }
+            // Everybody may end subscriptions.
+            FilterAction::Unsubscribe => of_file,
+        }
+    }
+
+    /// The rights of a client in whose token there are rules: those of the files and those of the token together, unless dynamic
+    /// security decides. `None` if the token has no rules.
+    fn standing(&self, client: Client<'_>, asked: Asked<'_>) -> Option<Standing> {
+        let rules = client.claims?.rules()?;
+        let of_dynamic = self.dynamic.as_ref().and_then(|dynamic| match asked {
+            Asked::Publish(topic) => dynamic.decide(client, topic, Action::Publish),
+            Asked::Receive(topic) => dynamic.decide(client, topic, Action::Receive),
+            Asked::Subscribe(filter) => dynamic.decide_filter(client, filter, FilterAction::Subscribe),
+        });
+        if let Some(Decision { is_allowed, .. }) = of_dynamic {
+            return Some(if is_allowed { Standing::ALL } else { Standing::DENIED });
+        }
+        let of_file = match (self.roles.as_deref(), self.permissions.as_deref()) {
+            (Some(roles), _) => roles.standing(client, asked),
+            (None, Some(permissions)) => permissions.standing(client, asked),
+            (None, None) => Standing::NONE,
+        };
+        Some(of_file.and(claims::standing(rules, asked, client)))
     }
 
     /// The decision of dynamic security, or else that of the roles or the permissions. Where none of them says anything, nothing
@@ -422,6 +468,37 @@ impl Access {
             }
             (None, None) => otherwise(Decision { is_allowed: true, reason: Reason::NoRules }),
         }
+    }
+}
+
+/// The decision of the files and of the rules in the client's token together, as [`Access::standing`] has it.
+fn with_token<'a>(
+    of_file: Decision<'a>,
+    client: Client<'_>,
+    asked: Asked<'_>,
+    (qos, retain): (Qos, bool),
+) -> Decision<'a> {
+    let Decision { is_allowed, reason } = of_file;
+    let Some(rules) = client.claims.and_then(Claims::rules) else { return of_file };
+    if matches!(reason, Reason::Entry { .. } | Reason::Wildcards { .. } | Reason::Default) {
+        return of_file;
+    }
+    let deciding = || claims::deciding(rules, asked, client);
+    if let Some((number, _)) = deciding().find(|(_, permit)| permit.is_none()) {
+        return Decision { is_allowed: false, reason: Reason::Token(number) };
+    }
+    let is_denied = match reason {
+        Reason::Rule(_) => !is_allowed,
+        Reason::Role(rule) => rule.permit.is_none(),
+        _ => false,
+    };
+    let allows = |permit: Option<Permit>| permit.is_some_and(|permit| permit.allows(qos, retain));
+    match deciding().find(|(_, permit)| allows(*permit)) {
+        _ if is_denied => of_file,
+        _ if is_allowed && reason != Reason::NoRules => of_file,
+        Some((number, _)) => Decision { is_allowed: true, reason: Reason::Token(number) },
+        None if reason == Reason::NoRules => Decision { is_allowed: false, reason: Reason::NoMatch },
+        None => of_file,
     }
 }
 

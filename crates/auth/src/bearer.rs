@@ -3,6 +3,8 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use base::Claims;
+
 /// A user for whom somebody else vouches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bearer {
@@ -14,6 +16,8 @@ pub struct Bearer {
     pub key: NonZeroU64,
     /// The first second, since 1970, at which the user must log in again; `None` if there is none.
     pub until_unix_secs: Option<u64>,
+    /// The rights that the token gives beside those of the user.
+    pub claims: Option<Arc<Claims>>,
 }
 
 /// The kind of voucher for a user.

@@ -202,7 +202,7 @@ impl Realms {
         topic: TopicName<'_>,
         action: Action,
     ) -> Decision<'_> {
-        let client = Client { user: principal.user.as_deref(), client_id };
+        let client = Client::of(principal, client_id);
         match self.asked(principal.realm, topic) {
             Ok(access) => access.decide(client, topic, action),
             Err(is_allowed) => Decision { is_allowed, reason: Reason::NoMatch },
@@ -212,7 +212,7 @@ impl Realms {
     /// The messages that a user may publish to a topic.
     #[must_use]
     pub fn permit(&self, principal: &Principal, client_id: &str, topic: TopicName<'_>) -> Permit {
-        let client = Client { user: principal.user.as_deref(), client_id };
+        let client = Client::of(principal, client_id);
         match self.asked(principal.realm, topic) {
             Ok(access) => access.permit(client, topic),
             Err(true) => Permit::ALL,
@@ -237,7 +237,7 @@ impl Realms {
             return true;
         }
         let principal = session.principal();
-        let client = Client { user: principal.user.as_deref(), client_id: &session.client_id };
+        let client = Client::of(&principal, &session.client_id);
         self.asked(principal.realm, topic)
             .map_or_else(|is_allowed| is_allowed, |access| access.allows(client, topic, action))
     }
@@ -250,7 +250,7 @@ impl Realms {
             return Some(Qos::ExactlyOnce);
         }
         let principal = session.principal();
-        let client = Client { user: principal.user.as_deref(), client_id: &session.client_id };
+        let client = Client::of(&principal, &session.client_id);
         self.access(principal.realm)?.granted(client, filter)
     }
 
@@ -261,7 +261,7 @@ impl Realms {
             return true;
         }
         let principal = session.principal();
-        let client = Client { user: principal.user.as_deref(), client_id: &session.client_id };
+        let client = Client::of(&principal, &session.client_id);
         let access = self.access(principal.realm);
         access
             .is_some_and(|access| access.decide_filter(client, filter, FilterAction::Unsubscribe).is_allowed)
@@ -356,7 +356,7 @@ mod tests {
 
     fn may_read(realms: &Realms, realm: Realm) -> bool {
         let principal =
-            Principal { user: Some("frog".into()), is_proved: true, proof: None, realm, tenant: None };
+            Principal { user: Some("frog".into()), is_proved: true, realm, ..Principal::default() };
         realms.decide(&principal, "f1", topic::topic!("pond"), Action::Receive).is_allowed
     }
 

@@ -11,7 +11,7 @@
 //!
 //! let permissions = Permissions::of_mosquitto("user frog\ntopic write pond/frog\npattern read pond/%u/#\n")?;
 //! let access = Access::new(None, Some(permissions));
-//! let frog = Client { user: Some("frog"), client_id: "f1" };
+//! let frog = Client { user: Some("frog"), client_id: "f1", claims: None };
 //! assert!(access.allows(frog, topic!("pond/frog"), Action::Publish));
 //! assert!(access.allows(frog, topic!("pond/frog/depth"), Action::Receive));
 //! assert!(!access.allows(frog, topic!("pond/toad"), Action::Publish));
@@ -26,6 +26,7 @@ mod attempts;
 mod bans;
 mod bearer;
 mod check;
+mod claims;
 mod dynamic;
 mod file;
 mod guard;

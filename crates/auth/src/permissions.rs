@@ -2,8 +2,10 @@
 
 use std::collections::HashMap;
 
+use base::{Claims, Principal};
 use topic::TopicName;
 
+use crate::claims::{Asked, Standing};
 use crate::tree::{Line, Marks, Tree};
 use crate::{AclKind, Deciding};
 
@@ -14,6 +16,16 @@ pub struct Client<'a> {
     pub user: Option<&'a str>,
     /// The client identifier, also if the broker has assigned it.
     pub client_id: &'a str,
+    /// The rights that the client's token gives it.
+    pub claims: Option<&'a Claims>,
+}
+
+impl<'a> Client<'a> {
+    /// The client of a principal.
+    #[must_use]
+    pub fn of(principal: &'a Principal, client_id: &'a str) -> Self {
+        Self { user: principal.user.as_deref(), client_id, claims: principal.claims.as_deref() }
+    }
 }
 
 /// The use of a topic that a client asks for.
@@ -78,6 +90,8 @@ pub enum Reason<'a> {
     Role(Deciding<'a>),
     /// Roles have no rules about the end of a subscription.
     Unsubscribe,
+    /// The rule with this number in the client's token decides, from 1, in the order of its lists.
+    Token(u32),
 }
 
 /// The place of a rule.
@@ -128,6 +142,20 @@ impl Permissions {
             return denied(Reason::WildcardInName);
         }
         decision(&self.patterns.walk(topic, client), action, true).unwrap_or(denied(Reason::NoMatch))
+    }
+
+    /// The rights that the rules give. They say nothing about subscriptions, which all are allowed.
+    pub(crate) fn standing(&self, client: Client<'_>, asked: Asked<'_>) -> Standing {
+        let decision = match asked {
+            Asked::Publish(topic) => self.decide(client, topic, Action::Publish),
+            Asked::Receive(topic) => self.decide(client, topic, Action::Receive),
+            Asked::Subscribe(_) => return Standing::ALL,
+        };
+        match decision {
+            Decision { is_allowed: true, .. } => Standing::ALL,
+            Decision { reason: Reason::Rule(_), .. } => Standing::DENIED,
+            Decision { .. } => Standing::NONE,
+        }
     }
 }
 

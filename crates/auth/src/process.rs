@@ -43,7 +43,13 @@ impl ProcessCheck {
         match self.names.of(self.uid) {
             Ok(name) => name.filter(is_name).map_or(Checked::Nameless, |name| {
                 let (user, voucher) = (name.into(), Voucher::Process);
-                Checked::Bearer(Box::new(Bearer { user, voucher, key: KEY, until_unix_secs: None }))
+                Checked::Bearer(Box::new(Bearer {
+                    user,
+                    voucher,
+                    key: KEY,
+                    until_unix_secs: None,
+                    claims: None,
+                }))
             }),
             Err(NoLoginNames) => Checked::Not(Unchecked::Unreachable),
         }

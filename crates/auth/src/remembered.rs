@@ -189,7 +189,7 @@ mod tests {
 
     fn bearer(until_unix_secs: Option<u64>) -> Bearer {
         let key = std::num::NonZeroU64::MIN;
-        Bearer { user: "ann".into(), voucher: Voucher::Http, key, until_unix_secs }
+        Bearer { user: "ann".into(), voucher: Voucher::Http, key, until_unix_secs, claims: None }
     }
 
     #[test]

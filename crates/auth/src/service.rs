@@ -129,6 +129,7 @@ impl ServiceCheck {
                         voucher: source.voucher,
                         key: source.number,
                         until_unix_secs,
+                        claims: None,
                     }));
                 }
                 Verdict::Known { .. } | Verdict::Denied => return Checked::Wrong,

@@ -76,8 +76,34 @@ struct Template(Box<[Part]>);
 #[derive(Debug, PartialEq, Eq)]
 enum Part {
     Text(Box<str>),
+    Name(Name),
+}
+
+/// A name of a client in a filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Name {
+    /// The client identifier, `%c`.
     ClientId,
-    UserName,
+    /// The user name, `%u`.
+    User,
+}
+
+impl Name {
+    /// The first name in a text, and its place. It has two bytes.
+    pub(crate) fn find(text: &str) -> Option<(usize, Self)> {
+        let places = [("%c", Self::ClientId), ("%u", Self::User)];
+        let found = places.iter().filter_map(|(mark, name)| Some((text.find(mark)?, *name)));
+        found.min_by_key(|(place, _)| *place)
+    }
+
+    /// The name of a client. An empty one is none.
+    pub(crate) fn of(self, client: Client<'_>) -> Option<&str> {
+        let name = match self {
+            Self::ClientId => Some(client.client_id),
+            Self::User => client.user,
+        };
+        name.filter(|name| !name.is_empty())
+    }
 }
 
 impl Template {
@@ -85,11 +111,11 @@ impl Template {
     fn parse(level: &str) -> Option<Self> {
         let (mut parts, mut rest) = (Vec::new(), level);
         let mut has_name = false;
-        while let Some(at) = ["%c", "%u"].iter().filter_map(|name| rest.find(name)).min() {
+        while let Some((at, name)) = Name::find(rest) {
             if at > 0 {
                 parts.push(Part::Text(rest[..at].into()));
             }
-            parts.push(if rest[at..].starts_with("%c") { Part::ClientId } else { Part::UserName });
+            parts.push(Part::Name(name));
             rest = &rest[at + 2..];
             has_name = true;
         }
@@ -103,8 +129,7 @@ impl Template {
     fn matches(&self, level: &str, client: Client<'_>) -> bool {
         let rest = self.0.iter().try_fold(level, |rest, part| match part {
             Part::Text(text) => rest.strip_prefix(&**text),
-            Part::ClientId => rest.strip_prefix(client.client_id).filter(|_| !client.client_id.is_empty()),
-            Part::UserName => rest.strip_prefix(client.user.filter(|user| !user.is_empty())?),
+            Part::Name(name) => rest.strip_prefix(name.of(client)?),
         });
         rest == Some("")
     }
@@ -296,7 +321,7 @@ mod tests {
         pub(super) static VISITS: Cell<usize> = const { Cell::new(0) };
     }
 
-    const FROG: Client<'_> = Client { user: Some("frog"), client_id: "f1" };
+    const FROG: Client<'_> = Client { user: Some("frog"), client_id: "f1", claims: None };
 
     fn tree(filters: impl IntoIterator<Item = String>, names: Names) -> Tree {
         let mut tree = Tree::default();
@@ -331,7 +356,7 @@ mod tests {
         assert!(matches("%%u", "%frog"), "the first sign is text");
         assert!(!matches("%c", "f2") && !matches("%c", "f1x") && !matches("a%c", "f1") && !matches("%c", ""));
         assert_eq!(Template::parse("%d"), None);
-        let nobody = Client { user: None, client_id: "" };
+        let nobody = Client { user: None, client_id: "", claims: None };
         assert!(
             !Template::parse("%c").expect("it has a name").matches("", nobody),
             "an empty name fits nowhere"

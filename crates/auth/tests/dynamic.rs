@@ -40,7 +40,7 @@ fn access(text: &str) -> Access {
 }
 
 fn client(user: Option<&str>) -> Client<'_> {
-    Client { user, client_id: "c1" }
+    Client { user, client_id: "c1", claims: None }
 }
 
 fn publish<'a>(access: &'a Access, user: Option<&str>, topic: &str) -> (bool, Reason<'a>) {
@@ -109,7 +109,7 @@ fn a_pattern_covers_a_filter_if_it_matches_each_topic_of_it() {
         assert_eq!(may_subscribe(&access(&text), None, filter), covers, "{pattern} and {filter}");
     }
     let wild = access(&FILE.replace("+/#", "%c/x"));
-    let plus = Client { user: None, client_id: "+" };
+    let plus = Client { user: None, client_id: "+", claims: None };
     let filter = TopicFilter::new("+/x").expect("a filter");
     let decision = wild.decide_filter(plus, filter, FilterAction::Subscribe);
     assert_eq!(decision.reason, Reason::Default, "a name is no wildcard");

@@ -201,7 +201,7 @@ proptest! {
         client_id in select(&["c1", "c/1", "a", "#", "%u", "ann"][..]),
         topics in prop::collection::vec(topic(), 1..8),
     ) {
-        let (roles, client) = (file.compile(), Client { user, client_id });
+        let (roles, client) = (file.compile(), Client { user, client_id, claims: None });
         for topic in &topics {
             let name = TopicName::new(topic).expect("a topic");
             let levels: Vec<&str> = topic.split('/').collect();
@@ -250,7 +250,7 @@ proptest! {
         user in user(),
         filters in prop::collection::vec(filter(), 1..4),
     ) {
-        let (roles, client) = (file.compile(), Client { user, client_id: "c1" });
+        let (roles, client) = (file.compile(), Client { user, client_id: "c1", claims: None });
         let all = topics();
         for asked in &filters {
             let asked = asked.replace("%c", "c1").replace("%u", "ann");
@@ -298,9 +298,9 @@ fn a_name_in_a_rule_is_text() {
             let all: Vec<_> = KINDS.into_iter().map(|kind| (kind, rule, ALL)).collect();
             let roles = of_everybody(&all);
             for client in [
-                Client { user: Some(name_of_client), client_id: "c1" },
-                Client { user: Some("ann"), client_id: name_of_client },
-                Client { user: None, client_id: name_of_client },
+                Client { user: Some(name_of_client), client_id: "c1", claims: None },
+                Client { user: Some("ann"), client_id: name_of_client, claims: None },
+                Client { user: None, client_id: name_of_client, claims: None },
             ] {
                 for topic in ["x/q/r", "x/q", "a/b", "a", "x/p-q", "x/q-p/r", "x/p-a/b"] {
                     let is_open = roles.permit(client, name(topic)) != Permit::NONE;
@@ -319,7 +319,7 @@ fn a_name_in_a_rule_is_text() {
 fn a_group_of_receivers_is_no_way_around_a_rule() {
     let roles =
         of_everybody(&[(RuleKind::Subscribe, "open/#", ALL), (RuleKind::Subscribe, "open/safe", None)]);
-    let ann = Client { user: Some("ann"), client_id: "c1" };
+    let ann = Client { user: Some("ann"), client_id: "c1", claims: None };
     let granted = |filter| roles.granted(ann, filter_of(filter)).is_some();
     assert!(granted("$share/g/open/a") && granted("$share/open/open/+"));
     assert!(!granted("$share/open/a") && !granted("$share/g/#") && !granted("$share/g/open/safe"));
@@ -330,7 +330,7 @@ fn wildcards_do_not_reach_topics_of_the_broker() {
     let all =
         [(RuleKind::Publish, "#", ALL), (RuleKind::Subscribe, "#", ALL), (RuleKind::Receive, "+/#", ALL)];
     let roles = of_everybody(&all);
-    let ann = Client { user: Some("ann"), client_id: "c1" };
+    let ann = Client { user: Some("ann"), client_id: "c1", claims: None };
     assert!(roles.granted(ann, filter_of("#")).is_some() && roles.receives(ann, name("SYS/a")));
     for topic in ["$SYS/a", "$CONTROL/dynamic-security/v1", "$x"] {
         assert!(
@@ -367,7 +367,7 @@ fn nobody_may_do_anything_without_a_role_or_with_empty_ones() {
     for roles in [Roles::default(), of_everybody(&[]), builder.build().expect("no rules")] {
         let access = Access::new(None, None).with_roles(roles);
         for user in [None, Some("ann"), Some("")] {
-            let client = Client { user, client_id: "c1" };
+            let client = Client { user, client_id: "c1", claims: None };
             let reason = access.decide(client, name("a"), Action::Publish).reason;
             assert_eq!((access.permit(client, name("a")), reason), (Permit::NONE, Reason::NoMatch));
             assert!(!access.allows(client, name("a"), Action::Receive));
@@ -391,7 +391,7 @@ fn very_many_roles_are_compiled() {
         builder.join("all", &format!("user-{number}"));
     }
     let roles = builder.build().expect("20,000 rules");
-    let client = Client { user: Some("user-9999"), client_id: "c1" };
+    let client = Client { user: Some("user-9999"), client_id: "c1", claims: None };
     let decision = roles.decide(client, name("device/9999/a"), Action::Publish);
     let Reason::Role(Deciding { role, held, line, .. }) = decision.reason else { panic!("{decision:?}") };
     assert_eq!((role, held, line), ("role-9999", Held::User, 10_001));

@@ -143,7 +143,7 @@ proptest! {
         topics in prop::collection::vec(topic(), 1..12),
     ) {
         let permissions = Permissions::of_mosquitto(&text).expect("every line is a rule");
-        let (lines, client) = (lines(&text), Client { user, client_id });
+        let (lines, client) = (lines(&text), Client { user, client_id, claims: None });
         for topic in &topics {
             let name = TopicName::new(topic).expect("a topic");
             for action in [Action::Publish, Action::Receive] {
@@ -159,8 +159,8 @@ fn allows(text: &str, client: Client<'_>, topic: &str, action: Action) -> bool {
     permissions.allows(client, TopicName::new(topic).expect("a topic"), action)
 }
 
-const ANN: Client<'_> = Client { user: Some("ann"), client_id: "c1" };
-const NOBODY: Client<'_> = Client { user: None, client_id: "c1" };
+const ANN: Client<'_> = Client { user: Some("ann"), client_id: "c1", claims: None };
+const NOBODY: Client<'_> = Client { user: None, client_id: "c1", claims: None };
 
 #[test]
 fn a_list_is_read_as_mosquitto_reads_it() {
@@ -210,9 +210,10 @@ fn a_line_that_is_no_rule_refuses_the_list() {
 #[test]
 fn a_name_in_a_pattern_is_text() {
     for name in ["#", "+", "a/b", "+/+", "", ".*"] {
-        for client in
-            [Client { user: Some(name), client_id: "c1" }, Client { user: Some("ann"), client_id: name }]
-        {
+        for client in [
+            Client { user: Some(name), client_id: "c1", claims: None },
+            Client { user: Some("ann"), client_id: name, claims: None },
+        ] {
             for (pattern, topic) in
                 [("x/%u/%c", "x/q/r"), ("x/%u", "x/q"), ("x/%c/#", "x/q"), ("%c/#", "a/b"), ("%u", "a")]
             {
@@ -221,5 +222,10 @@ fn a_name_in_a_pattern_is_text() {
             }
         }
     }
-    assert!(allows("pattern write x/%c", Client { user: None, client_id: ".*" }, "x/.*", Action::Publish));
+    assert!(allows(
+        "pattern write x/%c",
+        Client { user: None, client_id: ".*", claims: None },
+        "x/.*",
+        Action::Publish
+    ));
 }

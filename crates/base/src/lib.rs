@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+mod claims;
 mod dispatch;
 mod gauge;
 mod identifiers;
@@ -21,6 +22,7 @@ mod ticket;
 mod time;
 
 pub use budget::{Budget, Charge, Purpose, Tally};
+pub use claims::{ClaimLevels, ClaimRule, Claims, Uses};
 pub use dispatch::{Dispatch, Key, Lane};
 pub use gauge::{Gauge, Level};
 pub use identifiers::{ConnectionId, Place, QueueId, ShardId};

@@ -3,6 +3,8 @@
 use std::num::NonZeroU64;
 use std::sync::{Arc, LazyLock};
 
+use crate::Claims;
+
 /// The number of a realm: users and rules that belong together. Each listener has one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Realm(pub u16);
@@ -35,6 +37,8 @@ pub struct Principal {
     /// The tenant to which the user belongs; `None` without users and without a mount point. It stays as it was recorded when
     /// no listener has it any more.
     pub tenant: Option<Arc<Tenant>>,
+    /// The rights that the client's token gives it beside those of the user.
+    pub claims: Option<Arc<Claims>>,
 }
 
 impl Principal {

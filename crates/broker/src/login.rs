@@ -149,7 +149,8 @@ impl Shard {
             return self.turn_away_stranger(id, DISABLED, claim, to);
         }
         let tenant = realms.tenant(realm);
-        let principal = Principal { user: Some(user), is_proved: true, proof: None, realm, tenant };
+        let principal =
+            Principal { user: Some(user), is_proved: true, realm, tenant, ..Principal::default() };
         self.claim(id, claim, principal, to);
     }
 
@@ -241,8 +242,8 @@ impl Shard {
         // The user is known now, and bans and a drain may be newer than the CONNECT.
         let Some(mut claim) = self.keep_out(id, claim, to) else { return };
         let principal = claim.subscriber.principal();
-        let limits = self.limits(&principal);
-        let named = auth::Client { user: principal.user.as_deref(), client_id: &claim.subscriber.client_id };
+        let named = auth::Client::of(&principal, &claim.subscriber.client_id);
+        let limits = self.limits(principal.realm, named);
         if limits.as_ref().is_some_and(|limits| !limits.permit_client_id(named)) {
             return self.turn_away_stranger(id, CLIENT_ID, claim, to);
         }
@@ -350,7 +351,7 @@ impl Shard {
 fn proved(realms: &Realms, entry: Entry, identity: &Identity) -> Principal {
     let (user, proof) = (Some(Arc::from(identity.name())), identity.proof());
     let (realm, tenant) = (entry.realm, realms.tenant(entry.realm));
-    Principal { user, is_proved: true, proof, realm, tenant }
+    Principal { user, is_proved: true, proof, realm, tenant, claims: None }
 }
 
 /// The reason why a client goes after a change of users or bans.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use auth::{Action, Limits, Realms};
-use base::{ConnectionId, Principal, Subscriber};
+use base::{ConnectionId, Realm, Subscriber};
 use topic::{TopicFilter, TopicName};
 use wire::Qos;
 
@@ -24,8 +24,8 @@ impl Shard {
     }
 
     /// The limits of a client by the rules of this moment, if it has some.
-    pub(crate) fn limits(&self, principal: &Principal) -> Option<Arc<Limits>> {
-        self.rules()?.access(principal.realm)?.limits(principal.user.as_deref()).cloned()
+    pub(crate) fn limits(&self, realm: Realm, client: auth::Client<'_>) -> Option<Arc<Limits>> {
+        self.rules()?.access(realm)?.limits(client)
     }
 
     /// The highest QoS at which a client may subscribe to a filter, as a function that holds the rules.

@@ -40,6 +40,14 @@ keys! {
         audience: Vec<String> { kind: ListOf<Text>, default: Vec::new() }
         /// The claim that is the user name. It is a text at the top level of the token.
         user_claim: String { kind: Text, default: "sub".to_owned() }
+        /// The claim with names of groups: a list of texts, or one text with blanks between the names. The roles of these groups in
+        /// the listener's `rules_file` count for the client together with its own. A token with more than 32 names is refused.
+        groups_claim: Option<String> { kind: Absent<Text>, default: None }
+        /// The claim with rules about topics: an object with the keys `publish`, `subscribe`, `receive`, `deny`, `max_qos` and
+        /// `retain` of a role, or with the lists `pub`, `sub` and `all` of EMQX. The rules count for the client together with those
+        /// in files, and alone if there are none. A token with something else in this claim, or with more than 64 filters, is
+        /// refused.
+        rules_claim: Option<String> { kind: Absent<Text>, default: None }
         /// The difference that is tolerated between the clocks of issuer and broker.
         leeway: Duration {
             kind: Time, default: Duration::from_secs(10),
@@ -60,7 +68,16 @@ impl Jwt {
     pub(crate) fn read_whole(table: &mut Reader<'_, '_>) -> Self {
         let read = Self::read(table);
         let says_none = table.has("key_file") || table.has("keys_url");
-        let rules = ["issuer", "audience", "algorithms", "user_claim", "leeway", "require_expiry"];
+        let rules = [
+            "issuer",
+            "audience",
+            "algorithms",
+            "user_claim",
+            "groups_claim",
+            "rules_claim",
+            "leeway",
+            "require_expiry",
+        ];
         if let Some(rule) = rules.into_iter().find(|rule| table.has(rule))
             && !says_none
         {
@@ -175,8 +192,14 @@ mod tests {
 
     #[test]
     fn rules_without_keys_are_refused() {
-        for rule in ["issuer = \"a\"", "audience = \"a\"", "algorithms = \"ES256\"", "require_expiry = false"]
-        {
+        for rule in [
+            "groups_claim = \"a\"",
+            "rules_claim = \"a\"",
+            "issuer = \"a\"",
+            "audience = \"a\"",
+            "algorithms = \"ES256\"",
+            "require_expiry = false",
+        ] {
             let report = parse(&format!("[jwt]\n{rule}")).expect_err(rule);
             assert!(report.contains("no keys"), "{report}");
             assert!(parse(&format!("[jwt]\nkey_file = \"off\"\n{rule}")).is_ok());

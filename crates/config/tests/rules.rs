@@ -11,16 +11,16 @@ fn roles(text: &str) -> Roles {
 }
 
 fn permit(roles: &Roles, user: &str, topic: &str) -> Permit {
-    let client = Client { user: Some(user), client_id: "c1" };
+    let client = Client { user: Some(user), client_id: "c1", claims: None };
     roles.permit(client, TopicName::new(topic).expect("a topic"))
 }
 
 fn receives(roles: &Roles, user: Option<&str>, topic: &str) -> bool {
-    roles.receives(Client { user, client_id: "c1" }, TopicName::new(topic).expect("a topic"))
+    roles.receives(Client { user, client_id: "c1", claims: None }, TopicName::new(topic).expect("a topic"))
 }
 
 fn granted(roles: &Roles, user: Option<&str>, filter: &str) -> Option<Qos> {
-    roles.granted(Client { user, client_id: "c1" }, TopicFilter::new(filter).expect("a filter"))
+    roles.granted(Client { user, client_id: "c1", claims: None }, TopicFilter::new(filter).expect("a filter"))
 }
 
 const FILE: &str = "\
@@ -83,10 +83,11 @@ fn limits_of_several_roles_add_up() {
         "[roles.a]\nclient_ids = [\"%u-*\"]\nexpiry_max = \"2 h\"\n[roles.b]\nclient_ids = [\"x\"]\nexpiry_max = \"1 d\"\n\
          [every_user]\nroles = [\"a\"]\n[users.ann]\nroles = [\"b\"]\n",
     );
-    let permits = |user, client_id| roles.limits(user).permit_client_id(Client { user, client_id });
+    let limits = |user| roles.limits(Client { user, client_id: "c1", claims: None });
+    let permits = |user, client_id| limits(user).permit_client_id(Client { user, client_id, claims: None });
     assert!(permits(Some("bob"), "bob-1") && !permits(Some("bob"), "x") && permits(None, "x"));
     assert!(permits(Some("ann"), "ann-1") && permits(Some("ann"), "x") && !permits(Some("ann"), "ann"));
-    let secs = [None, Some("bob"), Some("ann")].map(|user| roles.limits(user).expiry_secs_max);
+    let secs = [None, Some("bob"), Some("ann")].map(|user| limits(user).expiry_secs_max);
     assert_eq!(secs, [None, Some(7_200), Some(86_400)]);
 }
 
@@ -94,7 +95,7 @@ fn limits_of_several_roles_add_up() {
 fn an_empty_file_gives_nobody_a_right() {
     for text in ["", "# nothing\n", "[roles]\n[groups]\n[users]\n", "[roles.a]\n[users.ann]\nroles = []\n"] {
         let roles = roles(text);
-        let client = Client { user: Some("ann"), client_id: "c1" };
+        let client = Client { user: Some("ann"), client_id: "c1", claims: None };
         assert!(!roles.decide(client, topic::topic!("a"), Action::Publish).is_allowed, "{text}");
     }
 }

@@ -1,6 +1,6 @@
 //! The length of records when they are written down.
 
-use base::Message;
+use base::{Claims, Message};
 
 use crate::Record;
 use crate::record::Granted;
@@ -26,12 +26,14 @@ impl Record<'_> {
             Self::Principal { user, rules, .. } => {
                 NUMBER + BYTE + user.as_ref().map_or(0, |user| text(user)) + BYTE + text(rules)
             }
-            Self::Owner { user, rules, users, mount, .. } => {
+            Self::Owner { user, rules, users, mount, claims, .. } => {
                 let user = user.as_ref().map_or(0, |user| text(user));
-                NUMBER + BYTE + user + BYTE + text(rules) + text(users) + text(mount)
+                let tenant = text(users) + text(mount);
+                NUMBER + BYTE + user + BYTE + text(rules) + tenant + rights(claims.as_deref())
             }
-            Self::WillPrincipal { user, rules, .. } => {
-                NUMBER + BYTE + user.as_ref().map_or(0, |user| text(user)) + text(rules)
+            Self::WillPrincipal { user, rules, claims, .. } => {
+                let user = user.as_ref().map_or(0, |user| text(user));
+                NUMBER + BYTE + user + text(rules) + rights(claims.as_deref())
             }
             Self::Left { .. } => NUMBER + SECS + NUMBER + BYTE,
             Self::Ended { .. } => NUMBER + BYTE,
@@ -56,6 +58,14 @@ impl Record<'_> {
         };
         BYTE + fields
     }
+}
+
+/// The form, two counts, and each group and rule behind its length. A rule has one byte more.
+fn rights(claims: Option<&Claims>) -> usize {
+    let Some(claims) = claims else { return BYTE };
+    let groups: usize = claims.groups().iter().map(|group| text(group)).sum();
+    let rules: usize = claims.rules().into_iter().flatten().map(|rule| text(&rule.filter) + BYTE).sum();
+    BYTE + LENGTH + groups + LENGTH + rules
 }
 
 fn text(text: &str) -> usize {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use auth::{Action, Realms};
+use auth::{Action, Client, Realms};
 use base::{Message, Principal, QueueId, Subscriber, Tenant};
 
 use crate::record::{Incarnation, MessageId};
@@ -39,8 +39,8 @@ impl Ledger {
     pub(crate) fn has_enough_connections(&self, claim: &Claim) -> bool {
         let Some(rules) = self.rules() else { return false };
         let principal = claim.subscriber.principal();
-        let limits =
-            rules.access(principal.realm).and_then(|access| access.limits(principal.user.as_deref()));
+        let client = Client::of(&principal, &claim.subscriber.client_id);
+        let limits = rules.access(principal.realm).and_then(|access| access.limits(client));
         let Some(most) = limits.and_then(|limits| limits.connections_max) else { return false };
         let holder = self.claims.find(&claim.subscriber.client_id).and_then(|client| client.holder.as_ref());
         let is_own = holder.is_some_and(|holder| {
@@ -99,7 +99,8 @@ impl Ledger {
     ) -> Option<Record<'static>> {
         let realms = self.settings.guard.current();
         let rules = realms.name(principal.realm);
-        let is_plain = principal.user.is_none() && principal.tenant.is_none() && rules.is_empty();
+        let has_rights = principal.tenant.is_some() || principal.claims.is_some();
+        let is_plain = principal.user.is_none() && !has_rights && rules.is_empty();
         (!is_plain).then(|| of_session(session, principal, rules))
     }
 
@@ -114,7 +115,8 @@ impl Ledger {
         let is_same = before.user == principal.user
             && before.is_proved == principal.is_proved
             && before.realm == principal.realm
-            && before.tenant == principal.tenant;
+            && before.tenant == principal.tenant
+            && before.claims == principal.claims;
         (!is_same).then(|| of_session(session, principal, realms.name(principal.realm)))
     }
 }
@@ -123,11 +125,13 @@ impl Ledger {
 pub(crate) fn of_session(session: Incarnation, principal: &Principal, rules: &str) -> Record<'static> {
     let user = principal.user.as_deref().map(|user| Cow::Owned(user.to_owned()));
     let (is_proved, rules) = (principal.is_proved, Cow::Owned(rules.to_owned()));
-    let Some(tenant) = &principal.tenant else {
+    if principal.tenant.is_none() && principal.claims.is_none() {
         return Record::Principal { session, user, is_proved, rules };
-    };
-    let (users, mount) = (Cow::Owned(tenant.users.to_string()), Cow::Owned(tenant.mount.to_string()));
-    Record::Owner { session, user, is_proved, rules, users, mount }
+    }
+    let tenant = principal.tenant.as_deref().cloned().unwrap_or_default();
+    let (users, mount) = (Cow::Owned(tenant.users.into()), Cow::Owned(tenant.mount.into()));
+    let claims = principal.claims.clone();
+    Record::Owner { session, user, is_proved, rules, users, mount, claims }
 }
 
 /// The record of a will's user. `None` for an anonymous client without rules, which is what a will without such a record is
@@ -135,8 +139,9 @@ pub(crate) fn of_session(session: Incarnation, principal: &Principal, rules: &st
 pub(crate) fn of_will(realms: &Realms, will: MessageId, principal: &Principal) -> Option<Record<'static>> {
     let rules = realms.name(principal.realm);
     let user = principal.user.as_deref().map(|user| Cow::Owned(user.to_owned()));
-    let is_plain = user.is_none() && rules.is_empty();
-    (!is_plain).then(|| Record::WillPrincipal { will, user, rules: Cow::Owned(rules.to_owned()) })
+    let claims = principal.claims.clone();
+    let is_plain = user.is_none() && rules.is_empty() && claims.is_none();
+    (!is_plain).then(|| Record::WillPrincipal { will, user, rules: Cow::Owned(rules.to_owned()), claims })
 }
 
 /// The user that a record names.
@@ -145,7 +150,8 @@ pub(crate) fn recorded(realms: &Realms, user: Option<&str>, is_proved: bool, rul
     Principal { user: user.map(Arc::from), is_proved, realm, ..Principal::default() }
 }
 
-/// The tenant that a record names.
+/// The tenant that a record names. A record with two empty names has none.
 pub(crate) fn recorded_tenant(users: &str, mount: &str) -> Option<Arc<Tenant>> {
-    Some(Arc::new(Tenant { users: users.into(), mount: mount.into() }))
+    let is_some = !users.is_empty() || !mount.is_empty();
+    is_some.then(|| Arc::new(Tenant { users: users.into(), mount: mount.into() }))
 }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use base::{Identifiers, Interest, Message};
+use base::{Claims, Identifiers, Interest, Message};
 use wire::{PacketId, Qos};
 
 use crate::Address;
@@ -49,7 +49,7 @@ pub enum Record<'a> {
         /// The name of the rules that hold for it.
         rules: Cow<'a, str>,
     },
-    /// The same for a user who belongs to a tenant.
+    /// The same for a user who belongs to a tenant, or has rights by a token.
     Owner {
         /// The session that has the user.
         session: Incarnation,
@@ -63,6 +63,8 @@ pub enum Record<'a> {
         users: Cow<'a, str>,
         /// The mount point of the listener, empty without one.
         mount: Cow<'a, str>,
+        /// The rights that the client's token gives it.
+        claims: Option<Arc<Claims>>,
     },
     /// Its client is not connected any more.
     Left {
@@ -234,6 +236,8 @@ pub enum Record<'a> {
         user: Option<Cow<'a, str>>,
         /// The name of the rules that hold for it.
         rules: Cow<'a, str>,
+        /// The rights that the client's token gives it.
+        claims: Option<Arc<Claims>>,
     },
     /// A will has been published.
     WillDone {
@@ -402,16 +406,17 @@ impl Record<'_> {
             Self::Principal { session, user, is_proved, rules } => {
                 Record::Principal { session, user: user.map(text), is_proved, rules: text(rules) }
             }
-            Self::Owner { session, user, is_proved, rules, users, mount } => Record::Owner {
+            Self::Owner { session, user, is_proved, rules, users, mount, claims } => Record::Owner {
                 session,
                 user: user.map(text),
                 is_proved,
                 rules: text(rules),
                 users: text(users),
                 mount: text(mount),
+                claims,
             },
-            Self::WillPrincipal { will, user, rules } => {
-                Record::WillPrincipal { will, user: user.map(text), rules: text(rules) }
+            Self::WillPrincipal { will, user, rules, claims } => {
+                Record::WillPrincipal { will, user: user.map(text), rules: text(rules), claims }
             }
             Self::Subscribed { session, filter, interest } => {
                 Record::Subscribed { session, filter: text(filter), interest }

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use auth::Realms;
-use base::{Dispatch, Message, Principal, QueueId, Subscriber};
+use base::{Claims, Dispatch, Message, Principal, QueueId, Subscriber};
 use topic::TopicFilter;
 use wire::PacketId;
 
@@ -145,11 +145,13 @@ impl Replay {
                 self.has_numbered(will);
                 self.due.insert(will, (Arc::clone(message), self.anonymous()));
             }
-            Record::WillPrincipal { will, ref user, ref rules } => {
+            Record::WillPrincipal { will, ref user, ref rules, ref claims } => {
+                let claims = self.restored(claims);
                 let due = self.due.get_mut(&will).map(|(_, principal)| principal);
                 let waiting = self.wills.get_mut(&will).map(|waiting| &mut waiting.principal);
                 if let Some(principal) = due.or(waiting) {
-                    *principal = recorded(&self.realms, user.as_deref(), false, rules).into();
+                    let recorded = recorded(&self.realms, user.as_deref(), false, rules);
+                    *principal = Principal { claims, ..recorded }.into();
                 }
             }
             Record::Principal { session, ref user, is_proved, ref rules } => {
@@ -157,11 +159,12 @@ impl Replay {
                 let principal = recorded(&self.realms, user.as_deref(), is_proved, rules);
                 self.principals.insert(session, principal.into());
             }
-            Record::Owner { session, ref user, is_proved, ref rules, ref users, ref mount } => {
+            Record::Owner { session, ref user, is_proved, ref rules, ref users, ref mount, ref claims } => {
                 self.session_or_begin(session);
+                let claims = self.restored(claims);
                 let tenant = recorded_tenant(users, mount);
                 let principal = recorded(&self.realms, user.as_deref(), is_proved, rules);
-                self.principals.insert(session, Principal { tenant, ..principal }.into());
+                self.principals.insert(session, Principal { tenant, claims, ..principal }.into());
             }
             Record::WillDone { will } => self.publish_will(will),
             Record::Moved { group, session, message, packet_id, ref granted } => {
@@ -176,6 +179,12 @@ impl Replay {
             }
             _ => self.apply_to_session(record),
         }
+    }
+
+    /// The rights that a record has, on the account.
+    fn restored(&self, claims: &Option<Arc<Claims>>) -> Option<Arc<Claims>> {
+        let budget = self.ledger.tally.budget();
+        claims.clone().inspect(|claims| claims.charge(budget))
     }
 
     /// What concerns one session alone.

@@ -65,7 +65,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use auth::Realms;
-use base::{Message, QueueId, Tenant};
+use base::{Claims, Message, QueueId, Tenant};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use wire::PacketId;
@@ -324,11 +324,11 @@ impl<'a> Truth<'a> {
                 Some(Record::Session { session: *session, client_id })
             }
             Record::Principal { session, user, is_proved, rules } => {
-                self.principal((*session, None), (user.as_deref(), *is_proved), rules)
+                self.principal((*session, None, None), (user.as_deref(), *is_proved), rules)
             }
-            Record::Owner { session, user, is_proved, rules, users, mount } => {
+            Record::Owner { session, user, is_proved, rules, users, mount, claims } => {
                 let tenant = recorded_tenant(users, mount);
-                self.principal((*session, tenant), (user.as_deref(), *is_proved), rules)
+                self.principal((*session, tenant, claims.as_deref()), (user.as_deref(), *is_proved), rules)
             }
             Record::Subscribed { session, filter, interest } => {
                 let (session, interest) = (*session, *interest);
@@ -398,7 +398,7 @@ impl<'a> Truth<'a> {
     /// The user of a session, if the session has the user still.
     fn principal(
         &self,
-        (session, tenant): (Incarnation, Option<Arc<Tenant>>),
+        (session, tenant, claims): (Incarnation, Option<Arc<Tenant>>, Option<&Claims>),
         (user, is_proved): (Option<&str>, bool),
         rules: &str,
     ) -> Option<Record<'a>> {
@@ -407,6 +407,7 @@ impl<'a> Truth<'a> {
         let is_youngest = principal.user.as_deref() == user
             && principal.is_proved == is_proved
             && principal.tenant == tenant
+            && principal.claims.as_deref() == claims
             && (name == rules || principal.realm == self.realms.named(rules));
         is_youngest.then(|| of_session(session, &principal, rules))
     }

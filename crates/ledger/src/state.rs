@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
+use base::Principal;
+
 use crate::Ledger;
 use crate::entry::Entry;
 use crate::group::Group;
@@ -49,7 +51,8 @@ impl Ledger {
             writeln!(text, "retained {topic} {qos} {:?}", message.payload())?;
         }
         for (will, principal) in self.wills.recorded() {
-            writeln!(text, "will {will:?} for {:?} {:?}", principal.user, principal.realm)?;
+            let Principal { user, realm, claims, .. } = &**principal;
+            writeln!(text, "will {will:?} for {user:?} {realm:?} {claims:?}")?;
         }
         let due: BTreeSet<MessageId> = self.wills.recorded().keys().copied().collect();
         writeln!(text, "wills due {due:?}")
@@ -61,7 +64,8 @@ fn write_session(text: &mut String, session: &Session, lasting: &Lasting, queue:
     let Lasting { expiry_secs, unreleased, .. } = lasting;
     writeln!(text, "session {incarnation:?} {} expiry {expiry_secs}", subscriber.client_id)?;
     let principal = subscriber.principal();
-    writeln!(text, "  for {:?} {} {:?}", principal.user, principal.is_proved, principal.realm)?;
+    let Principal { user, is_proved, realm, claims, .. } = &*principal;
+    writeln!(text, "  for {user:?} {is_proved} {realm:?} {claims:?}")?;
     if let Some(will) = &lasting.will {
         writeln!(text, "  will {:?} delay {}", will.id, will.delay_secs)?;
     }

@@ -19,13 +19,15 @@ impl fmt::Debug for Record<'_> {
                 let proof = if *is_proved { "proved" } else { "not proved" };
                 write!(f, "Principal of {}: {user:?}, {proof}, rules {rules:?}", session.0)
             }
-            Self::Owner { session, user, is_proved, rules, users, mount } => {
+            Self::Owner { session, user, is_proved, rules, users, mount, claims } => {
                 let proof = if *is_proved { "proved" } else { "not proved" };
                 let tenant = format!("of {users:?} behind {mount:?}");
-                write!(f, "Owner of {}: {user:?} {tenant}, {proof}, rules {rules:?}", session.0)
+                write!(f, "Owner of {}: {user:?} {tenant}, {proof}, rules {rules:?}", session.0)?;
+                claims.as_ref().map_or(Ok(()), |claims| write!(f, ", {claims:?}"))
             }
-            Self::WillPrincipal { will, user, rules } => {
-                write!(f, "WillPrincipal of {}: {user:?}, rules {rules:?}", will.0)
+            Self::WillPrincipal { will, user, rules, claims } => {
+                write!(f, "WillPrincipal of {}: {user:?}, rules {rules:?}", will.0)?;
+                claims.as_ref().map_or(Ok(()), |claims| write!(f, ", {claims:?}"))
             }
             Self::Left { session, expiry_secs, unix_ms, will } => {
                 write!(f, "Left {} kept {expiry_secs} s from {unix_ms} ms, {}", session.0, fate(*will))

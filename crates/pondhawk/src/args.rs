@@ -248,6 +248,9 @@ pub(crate) struct AclQuestion {
     /// User name; without one the client is anonymous
     #[arg(short, long, value_name = "NAME")]
     pub(crate) user: Option<String>,
+    /// Group that the client's token names; may be given several times
+    #[arg(short, long = "group", value_name = "NAME")]
+    pub(crate) groups: Vec<String>,
     /// Client identifier, which patterns with %c ask for
     #[arg(short = 'i', long, value_name = "ID", default_value = "")]
     pub(crate) client_id: String,

@@ -28,6 +28,8 @@ impl TokenSource {
             issuer: jwt.issuer.clone(),
             audiences: jwt.audience.clone(),
             user_claim: jwt.user_claim.clone(),
+            groups_claim: jwt.groups_claim.clone(),
+            rules_claim: jwt.rules_claim.clone(),
             leeway_secs: jwt.leeway.as_secs(),
             requires_expiry: jwt.require_expiry,
         };

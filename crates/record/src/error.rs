@@ -46,6 +46,8 @@ pub enum Fault {
     NotShared,
     /// The parts of no message.
     Message(PartsError),
+    /// Rights that no token gives, or not in their one form.
+    Claims,
 }
 
 /// Names the record in what is wrong with a field of it.
@@ -84,6 +86,7 @@ impl fmt::Display for Fault {
             Self::Filter(error) => error.fmt(f),
             Self::NotShared => f.write_str("a group's filter without $share/"),
             Self::Message(error) => error.fmt(f),
+            Self::Claims => f.write_str("no rights of a token"),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use base::{Identifiers, Interest, Message, Parts};
+use base::{ClaimLevels, ClaimRule, Claims, Identifiers, Interest, Message, Parts, Uses};
 use ledger::{Granted, Incarnation, MessageId, Queued, WillFate, WillRecord};
 use topic::{TopicFilter, TopicName};
 use wire::{PacketId, Qos, SubscriptionIdentifier, Utf8};
@@ -325,6 +325,73 @@ pub(super) mod optional_text {
 
     pub(in super::super) fn take(from: &mut Reader<'_>) -> Result<Option<Cow<'static, str>>, Fault> {
         if flag::take(from)? { text::take(from).map(Some) } else { Ok(None) }
+    }
+}
+
+/// The rights that a token gives, where there are some.
+pub(super) mod claims {
+    use super::*;
+
+    const GROUPS: u8 = 1;
+    const GROUPS_AND_RULES: u8 = 2;
+    const USES: u8 = 0b111;
+    const ALLOWS: u8 = 0x08;
+    const QOS_SHIFT: u32 = 4;
+    const RETAIN: u8 = 0x40;
+    /// The length of a name and one byte of it; the same and a flag byte for a rule.
+    const GROUP_BYTES_MIN: usize = 2;
+    const RULE_BYTES_MIN: usize = 3;
+
+    pub(in super::super) fn put(claims: &Option<Arc<Claims>>, into: &mut Vec<u8>) {
+        let Some(claims) = claims else { return into.push(0) };
+        into.push(if claims.rules().is_some() { GROUPS_AND_RULES } else { GROUPS });
+        put_number(claims.groups().len() as u64, into);
+        claims.groups().iter().for_each(|group| put_run(group.as_bytes(), into));
+        let Some(rules) = claims.rules() else { return };
+        put_number(rules.len() as u64, into);
+        for ClaimRule { filter, uses, allows } in rules {
+            put_run(filter.as_bytes(), into);
+            let levels = allows.map_or(0, |ClaimLevels { qos_max, retain }| {
+                ALLOWS | qos_max.level() << QOS_SHIFT | if retain { RETAIN } else { 0 }
+            });
+            into.push(uses.bits() | levels);
+        }
+    }
+
+    pub(in super::super) fn take(from: &mut Reader<'_>) -> Result<Option<Arc<Claims>>, Fault> {
+        let form = from.byte()?;
+        if form == 0 {
+            return Ok(None);
+        }
+        defined(form, GROUPS | GROUPS_AND_RULES)?;
+        let groups: Vec<Box<str>> =
+            (0..from.count(GROUP_BYTES_MIN)?).map(|_| take_text(from)).collect::<Result<_, _>>()?;
+        let rules = match form {
+            GROUPS => None,
+            GROUPS_AND_RULES => {
+                let count = from.count(RULE_BYTES_MIN)?;
+                Some((0..count).map(|_| take_rule(from)).collect::<Result<_, _>>()?)
+            }
+            _ => return Err(Fault::Flags(form)),
+        };
+        let claims = Claims::new(groups.clone(), rules).filter(|claims| *claims.groups() == *groups);
+        claims.map(|claims| Some(Arc::new(claims))).ok_or(Fault::Claims)
+    }
+
+    fn take_text(from: &mut Reader<'_>) -> Result<Box<str>, Fault> {
+        std::str::from_utf8(from.run()?).map(Box::from).map_err(|_| Fault::Utf8)
+    }
+
+    fn take_rule(from: &mut Reader<'_>) -> Result<ClaimRule, Fault> {
+        let (filter, bits) = (take_text(from)?, from.byte()?);
+        let uses = Uses::from_bits(bits & USES).ok_or(Fault::Flags(bits))?;
+        if bits & ALLOWS == 0 {
+            defined(bits, USES)?;
+            return Ok(ClaimRule { filter, uses, allows: None });
+        }
+        defined(bits, USES | ALLOWS | QOS << QOS_SHIFT | RETAIN)?;
+        let levels = ClaimLevels { qos_max: qos(bits >> QOS_SHIFT)?, retain: bits & RETAIN != 0 };
+        Ok(ClaimRule { filter, uses, allows: Some(levels) })
     }
 }
 

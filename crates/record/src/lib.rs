@@ -88,8 +88,8 @@ records! {
     23 WillDone { will: message_id }
     24 WillKept { will: message_id, message: message }
     25 Principal { session: incarnation, user: optional_text, is_proved: flag, rules: text }
-    26 WillPrincipal { will: message_id, user: optional_text, rules: text }
+    26 WillPrincipal { will: message_id, user: optional_text, rules: text, claims: claims }
     27 Owner {
-        session: incarnation, user: optional_text, is_proved: flag, rules: text, users: text, mount: text
+        session: incarnation, user: optional_text, is_proved: flag, rules: text, users: text, mount: text, claims: claims
     }
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use base::{Interest, Message, Now};
+use base::{ClaimLevels, ClaimRule, Claims, Interest, Message, Now, Uses};
 use ledger::{Granted, Incarnation, MessageId, Queued, Record, WillFate, WillRecord};
 use proptest::collection::vec;
 use proptest::option;
@@ -93,6 +93,17 @@ fn granted() -> impl Strategy<Value = Granted> {
 
 fn user() -> impl Strategy<Value = Option<std::borrow::Cow<'static, str>>> {
     option::of("[a-zä]{0,9}").prop_map(|user| user.map(Into::into))
+}
+
+fn claims() -> impl Strategy<Value = Arc<Claims>> {
+    let levels = (qos(), any::<bool>()).prop_map(|(qos_max, retain)| ClaimLevels { qos_max, retain });
+    let uses = (1..8_u8).prop_map(|bits| Uses::from_bits(bits).expect("they are"));
+    let rule = ("[a-z%/]{1,9}", uses, option::of(levels));
+    let rule = rule.prop_map(|(filter, uses, allows)| ClaimRule { filter: filter.into(), uses, allows });
+    let of_groups = vec("[a-zä]{1,9}".prop_map(String::into_boxed_str), 0..4);
+    let all = (of_groups, option::of(vec(rule, 0..4)));
+    let all = all.prop_filter("they give rights", |(groups, rules)| !groups.is_empty() || rules.is_some());
+    all.prop_map(|(groups, rules)| Arc::new(Claims::new(groups, rules).expect("few of them")))
 }
 
 fn queues() -> impl Strategy<Value = Vec<Queued>> {
@@ -205,10 +216,10 @@ any_record! {
     WillDone { will: message_id() }
     WillKept { will: message_id(), message: message() }
     Principal { session: incarnation(), user: user(), is_proved: any::<bool>(), rules: "[a-z/.]{0,9}" }
-    WillPrincipal { will: message_id(), user: user(), rules: "[a-z/.]{0,9}" }
+    WillPrincipal { will: message_id(), user: user(), rules: "[a-z/.]{0,9}", claims: option::of(claims()) }
     Owner {
         session: incarnation(), user: user(), is_proved: any::<bool>(), rules: "[a-z/.]{0,9}",
-        users: "[a-z/.]{0,9}", mount: "[a-z/.]{0,9}"
+        users: "[a-z/.]{0,9}", mount: "[a-z/.]{0,9}", claims: option::of(claims())
     }
 }
 

@@ -55,7 +55,6 @@ impl std::error::Error for RolesError {}
 #[derive(Debug, Default)]
 pub struct RolesBuilder {
     roles: Roles,
-    groups: HashMap<Box<str>, usize>,
 }
 
 impl RolesBuilder {
@@ -113,7 +112,7 @@ impl RolesBuilder {
 
     fn group(&mut self, name: &str) -> &mut Group {
         let next = self.roles.groups.len();
-        let place = *self.groups.entry(name.into()).or_insert(next);
+        let place = *self.roles.places.entry(name.into()).or_insert(next);
         if place == next {
             self.roles.groups.push(Group { name: name.into(), ..Group::default() });
         }
@@ -151,6 +150,9 @@ impl RolesBuilder {
             let mut set = all.remove(&**name).unwrap_or_default();
             set.extend(own.iter().chain(&every_user));
             *trees = compiler.trees(set)?;
+        }
+        for group in &mut roles.groups {
+            group.trees = compiler.trees(group.roles.clone())?;
         }
         roles.compiled = compiler.all;
         Ok(roles)

@@ -36,6 +36,11 @@ impl Permit {
         permit
     }
 
+    /// The messages that one of two permits allows.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// Whether a message with this QoS and RETAIN may be published. Costs one comparison.
     #[must_use]
     pub fn allows(self, qos: Qos, retain: bool) -> bool {

@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn a_pattern_is_matched_as_a_whole() {
         let ann = |pattern: &str, client_id| {
-            IdPattern::new(pattern).matches(Client { user: Some("ann"), client_id })
+            IdPattern::new(pattern).matches(Client { user: Some("ann"), client_id, claims: None })
         };
         assert!(ann("%u", "ann") && ann("%u-*", "ann-1") && ann("*", "") && ann("a*b*c", "a-b-b-c"));
         assert!(ann("a*a", "aa") && ann("**", "x") && ann("*x*", "axb") && ann("x*%u*", "x-ann"));
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_name_in_a_pattern_is_text() {
-        let of = |user, client_id| IdPattern::new("%u-*").matches(Client { user, client_id });
+        let of = |user, client_id| IdPattern::new("%u-*").matches(Client { user, client_id, claims: None });
         assert!(of(Some("*"), "*-1") && !of(Some("*"), "ann-1"));
         assert!(of(Some("%u"), "%u-1") && !of(Some(""), "-1") && !of(None, "-1") && !of(None, "%u-1"));
     }
@@ -113,7 +113,7 @@ mod tests {
         };
         let mut all = Limits::default();
         [&one, &Limits::default(), &other].into_iter().for_each(|limits| all.merge(limits));
-        let client = |client_id| Client { user: None, client_id };
+        let client = |client_id| Client { user: None, client_id, claims: None };
         assert!(all.permit_client_id(client("a")) && all.permit_client_id(client("b")));
         assert!(!all.permit_client_id(client("c")) && Limits::default().permit_client_id(client("c")));
         assert_eq!((all.connections_max, all.expiry_secs_max), (Some(3), Some(9)));

@@ -32,6 +32,8 @@ pub struct Roles {
     compiled: Vec<Compiled>,
     users: HashMap<Box<str>, Owner>,
     groups: Vec<Group>,
+    /// The place of each group, by its name.
+    places: HashMap<Box<str>, usize>,
     /// The roles of all clients with a name.
     every_user: Owner,
     /// The roles of clients without a name.
@@ -48,6 +50,7 @@ impl Default for Roles {
             compiled: vec![Compiled::default()],
             users: HashMap::new(),
             groups: Vec::new(),
+            places: HashMap::new(),
             every_user: Owner::default(),
             anonymous: Owner::default(),
         }
@@ -68,6 +71,8 @@ struct Group {
     name: Box<str>,
     roles: BTreeSet<RoleId>,
     users: BTreeSet<Box<str>>,
+    /// The place of the trees of the group's roles, for clients whose token names the group.
+    trees: usize,
 }
 
 /// A set of roles.
@@ -141,7 +146,7 @@ pub struct Deciding<'a> {
 pub enum Held<'a> {
     /// The role was given to the user.
     User,
-    /// A group that the user belongs to has the role.
+    /// A group that the user belongs to has the role, or one that the client's token names.
     Group(&'a str),
     /// Every user has the role.
     EveryUser,

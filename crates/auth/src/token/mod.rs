@@ -23,6 +23,7 @@ mod claims;
 mod der;
 mod key;
 mod keys;
+mod rights;
 
 /// Maximum length of a token, in bytes.
 pub const TOKEN_BYTES_MAX: usize = 16_384;
@@ -38,6 +39,10 @@ pub struct TokenRules {
     pub audiences: Vec<String>,
     /// The claim that is the user name.
     pub user_claim: String,
+    /// The claim that names groups of roles, if any does.
+    pub groups_claim: Option<String>,
+    /// The claim that has rules about topics, if any has.
+    pub rules_claim: Option<String>,
     /// The difference between the clocks of issuer and broker that is tolerated.
     pub leeway_secs: u64,
     /// Whether a token must have a time at which it expires.
@@ -45,16 +50,30 @@ pub struct TokenRules {
 }
 
 impl Default for TokenRules {
-    /// All algorithms, no issuer, no audience, `sub`, no leeway, and an expiry.
+    /// All algorithms, no issuer, no audience, `sub`, no claims that give rights, no leeway, and an expiry.
     fn default() -> Self {
         Self {
             algorithms: Algorithm::NAMED.iter().map(|(_, algorithm)| *algorithm).collect(),
             issuer: None,
             audiences: Vec::new(),
             user_claim: "sub".to_owned(),
+            groups_claim: None,
+            rules_claim: None,
             leeway_secs: 0,
             requires_expiry: true,
         }
+    }
+}
+
+impl TokenRules {
+    /// A number that stands for the claims that give rights. Clients whose rights come from other claims must log in again.
+    fn rights_number(&self) -> u64 {
+        if self.groups_claim.is_none() && self.rules_claim.is_none() {
+            return 0;
+        }
+        let mut hasher = DefaultHasher::new();
+        (&self.groups_claim, &self.rules_claim).hash(&mut hasher);
+        hasher.finish()
     }
 }
 
@@ -96,6 +115,10 @@ pub enum TokenProblem {
     Issuer,
     /// The token is for others.
     Audience,
+    /// The claim with groups is no list of names, or has more than there may be.
+    Groups,
+    /// The claim with rules has something else in it, or more than there may be.
+    Rules,
     /// The claim with the user name is missing, empty or no text.
     User,
     /// CONNECT names another user.
@@ -120,6 +143,8 @@ impl TokenProblem {
             Self::NotYet => "its token is not valid yet",
             Self::Issuer => "its token is of another issuer",
             Self::Audience => "its token is for another audience",
+            Self::Groups => "the groups in its token are no names, or too many",
+            Self::Rules => "the rules in its token are malformed, or too many",
             Self::User => "its token has no user name, or one that no client may have",
             Self::OtherUser => "its token is of another user than CONNECT says",
         }
@@ -153,10 +178,16 @@ impl Tokens {
         password.starts_with(b"eyJ") && password.iter().filter(|byte| **byte == b'.').count() >= 2
     }
 
+    /// Whether the rights of a client may be in its token.
+    #[must_use]
+    pub fn may_have_rules(&self) -> bool {
+        self.rules.rules_claim.is_some()
+    }
+
     /// Whether a key with this [number](Bearer::key) is among the keys.
     #[must_use]
     pub fn has_key(&self, key: NonZeroU64) -> bool {
-        self.keys.has(key)
+        NonZeroU64::new(key.get() ^ self.rules.rights_number()).is_some_and(|key| self.keys.has(key))
     }
 
     /// Number of keys that sign tokens.
@@ -184,7 +215,10 @@ impl Tokens {
         if user.is_some_and(|user| user != name) {
             return Err(TokenProblem::OtherUser);
         }
-        Ok(Bearer { user: name.into(), voucher: Voucher::Token, key, until_unix_secs })
+        let rights = rights::read(&claims, &self.rules)?;
+        let key = NonZeroU64::new(key.get() ^ self.rules.rights_number()).unwrap_or(NonZeroU64::MIN);
+        let (user, voucher) = (name.into(), Voucher::Token);
+        Ok(Bearer { user, voucher, key, until_unix_secs, claims: rights })
     }
 
     /// The key that has signed a token, as a number.

@@ -58,8 +58,14 @@ impl Shard {
             self.arm(id, to.now);
         }
         let (user, tenant) = (Some(Arc::clone(&bearer.user)), realms.bearers(entry.realm, bearer.voucher));
-        let proof = Some(bearer.key);
-        self.claim(id, claim, Principal { user, is_proved: true, proof, realm: entry.realm, tenant }, to);
+        bearer.claims.iter().for_each(|claims| claims.charge(self.tally.budget()));
+        let (proof, claims) = (Some(bearer.key), bearer.claims.clone());
+        self.claim(
+            id,
+            claim,
+            Principal { user, is_proved: true, proof, realm: entry.realm, tenant, claims },
+            to,
+        );
     }
 
     /// Ends a connection whose token, or whose answer of a server elsewhere, has expired.
@@ -85,7 +91,7 @@ impl Stranger {
             P::UnknownKey => |counters| &counters.refused_token_key,
             P::Signature => |counters| &counters.refused_token_signature,
             P::Expired => |counters| &counters.refused_token_expired,
-            P::Time | P::NoExpiry | P::NotYet | P::Issuer | P::Audience => {
+            P::Time | P::NoExpiry | P::NotYet | P::Issuer | P::Audience | P::Groups | P::Rules => {
                 |counters| &counters.refused_token_claims
             }
             P::User | P::OtherUser => |counters| &counters.refused_token_user,

@@ -58,7 +58,7 @@ fn come(world: &mut World, version: Version, until_unix_secs: Option<u64>) -> Pe
     let peer = world.accept(0, version);
     world.send(peer, &connect(version, "f1", TOKEN).into());
     let key = tokens(SECRET).check(TOKEN.as_bytes(), None, 0).expect("a token").key;
-    let bearer = Bearer { user: "frog".into(), voucher: Voucher::Token, key, until_unix_secs };
+    let bearer = Bearer { user: "frog".into(), voucher: Voucher::Token, key, until_unix_secs, claims: None };
     world.verify(0, Some(&Checked::Bearer(Box::new(bearer))));
     let packets = world.packets(peer);
     assert!(packets[0].starts_with("CONNACK Success"), "{packets:?}");

@@ -124,6 +124,37 @@ fn users_of_sessions_and_wills() {
     assert!(state.contains("will MessageId(1) for Some(\"ann\")"), "{state}");
 }
 
+/// The rights of a token are recorded with the user, and others replace them.
+#[test]
+fn rights_of_sessions_and_wills() {
+    let mut stage = Stage::new();
+    let has = |stage: &Stage, rights: &str| {
+        let state = stage.ledger.durable_state();
+        assert!(state.contains(rights), "{state}");
+    };
+    let ann = || Ask::lasting(60).of("ann");
+    let first = stage.client("c", &ann().in_group("first"));
+    check(&mut stage);
+    has(&stage, "Some(Claims { groups: [\"first\"]");
+    stage.leave(&first, Cause::Normal);
+    let second = stage.client("c", &ann().in_group("second").will("w", 30));
+    check(&mut stage);
+    has(&stage, "Some(Claims { groups: [\"second\"]");
+    let witness = stage.client("witness", &Ask::lasting(60));
+    stage.subscribe(&witness, "w", at_qos(QOS_1));
+    stage.sink.no_space = true;
+    stage.leave_with(&second, Cause::WithWill, Some(0));
+    check(&mut stage);
+    has(&stage, "will MessageId(1) for Some(\"ann\") Realm(0) Some(Claims { groups: [\"second\"]");
+    stage.sink.no_space = false;
+    let third = stage.client("c", &ann().in_group("third"));
+    stage.leave(&third, Cause::Normal);
+    stage.client("c", &ann());
+    check(&mut stage);
+    let state = stage.ledger.durable_state();
+    assert!(state.contains("for Some(\"ann\") true Realm(0) None") && !state.contains("third"), "{state}");
+}
+
 /// The record of a session's user is older than the connection that brings the will, and goes first.
 #[test]
 fn a_will_keeps_its_user_whatever_becomes_of_its_session() {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base::{
-    Budget, ConnectionId, Interest, Message, Now, Place, Principal, QueueId, ShardId, Subscriber, Tenant,
-    Ticket,
+    Budget, Claims, ConnectionId, Interest, Message, Now, Place, Principal, QueueId, ShardId, Subscriber,
+    Tenant, Ticket,
 };
 use index::{Change, Subscriptions, Target, Targets};
 use ledger::{
@@ -234,6 +234,8 @@ pub(crate) struct Ask {
     pub(crate) durability: Durability,
     /// The user, who has proved the name.
     pub(crate) user: Option<&'static str>,
+    /// The group that the user's token names.
+    pub(crate) group: Option<&'static str>,
 }
 
 impl Ask {
@@ -248,6 +250,7 @@ impl Ask {
             shard: 0,
             durability: Durability::Fsync,
             user: None,
+            group: None,
         }
     }
 
@@ -279,6 +282,11 @@ impl Ask {
     /// A client of this user.
     pub(crate) fn of(self, user: &'static str) -> Self {
         Self { user: Some(user), ..self }
+    }
+
+    /// The same for a user whose token names a group.
+    pub(crate) fn in_group(self, group: &'static str) -> Self {
+        Self { group: Some(group), ..self }
     }
 
     pub(crate) fn will(self, topic: &str, delay_secs: u32) -> Self {
@@ -420,11 +428,13 @@ impl Stage {
         let connection = ConnectionId { slot: self.next_slot, generation: 1 };
         let principal = match ask.user {
             Some(user) => {
+                let claims = |group: &str| Claims::new(vec![group.into()], None).map(Arc::new);
                 let tenant = Some(Arc::new(Tenant { users: "users".into(), mount: "".into() }));
                 Arc::new(Principal {
                     user: Some(user.into()),
                     is_proved: true,
                     tenant,
+                    claims: ask.group.and_then(claims),
                     ..Principal::default()
                 })
             }

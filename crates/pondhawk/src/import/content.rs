@@ -158,7 +158,7 @@ impl<'a> Importing<'a> {
         let (expiry_secs, rules) = (of.expiry_secs, Cow::Borrowed(""));
         self.records.push(Record::Connected { session, expiry_secs, will: Some(record) });
         if let Some(user) = of.user.clone().map(Cow::Owned) {
-            self.records.push(Record::WillPrincipal { will: id, user: Some(user), rules });
+            self.records.push(Record::WillPrincipal { will: id, user: Some(user), rules, claims: None });
         }
         Ok(WillFate::Waits)
     }

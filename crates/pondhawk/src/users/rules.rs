@@ -8,6 +8,7 @@ use auth::{
     Access, Action, Client, Deciding, Decision, DynamicSecurity, FilterAction, Held, Permissions, Permit,
     Reason, Rule, RuleKind,
 };
+use base::Claims;
 use config::{Listener, Machine, parse_rules};
 use topic::{TopicFilter, TopicName};
 use wire::Qos;
@@ -38,7 +39,14 @@ pub(super) fn test(question: &AclQuestion, machine: &Machine) -> Result<Answer, 
     let files = files(question, machine)?;
     let mut text = String::new();
     let access = read(&files, &mut text)?;
-    let client = Client { user: question.user.as_deref(), client_id: &question.client_id };
+    let groups: Vec<Box<str>> = question.groups.iter().map(|name| name.as_str().into()).collect();
+    let has_groups = !groups.is_empty();
+    let claims = Claims::new(groups, None);
+    if has_groups && claims.is_none() {
+        return Err("no token may name these groups".to_owned());
+    }
+    let (user, claims) = (question.user.as_deref(), claims.as_ref());
+    let client = Client { user, client_id: &question.client_id, claims };
     let decision = decide(&access, client, question)?;
     let mut text = explain(decision, &files, &text);
     if let (Reason::Role(_), Some(filter)) = (decision.reason, &question.topic.subscribe)
@@ -121,6 +129,7 @@ fn explain(Decision { is_allowed, reason }: Decision<'_>, files: &Files, text: &
         Reason::Role(rule) => return explain_role(is_allowed, &rule, &shown(&files.rules)),
         Reason::Unsubscribe => "roles have no rules about the end of a subscription",
         Reason::NoRules => "there is no acl_file and no rules_file, so everything is allowed",
+        Reason::Token(_) => "a rule of the token decides",
         Reason::NoMatch => "no rule matches",
         Reason::WildcardInName => {
             "no rule of the user matches, and a name with + or # is refused by patterns"

@@ -77,8 +77,15 @@ fn the_format_is_the_one_in_the_manual() {
         Record::WillKept { will: MessageId(9), message: message().into_field() },
         Record::Principal { session, user: Some("ann".into()), is_proved: true, rules: "acl".into() },
         Record::Principal { session, user: None, is_proved: false, rules: "".into() },
-        Record::WillPrincipal { will: MessageId(9), user: Some("ann".into()), rules: "acl".into() },
-        owner(session),
+        Record::WillPrincipal {
+            will: MessageId(9),
+            user: Some("ann".into()),
+            rules: "acl".into(),
+            claims: claims(&["g"], None),
+        },
+        owner(session, None),
+        owner(session, claims(&["b", "a"], Some(Vec::new()))),
+        owner(session, claims(&[], Some(rules()))),
     ];
     let line = |record: &Record<'_>| {
         let trace = format!("{record:?}");
@@ -89,7 +96,22 @@ fn the_format_is_the_one_in_the_manual() {
     assert_eq!(lines, include_str!("golden.txt"), "a format that has changed has a new version");
 }
 
-fn owner(session: Incarnation) -> Record<'static> {
+fn claims(groups: &[&str], rules: Option<Vec<ClaimRule>>) -> Option<Arc<Claims>> {
+    let groups = groups.iter().map(|name| (*name).into()).collect();
+    Some(Arc::new(Claims::new(groups, rules).expect("few of them")))
+}
+
+/// One that allows everything there is, and one that denies.
+fn rules() -> Vec<ClaimRule> {
+    let levels = ClaimLevels { qos_max: Qos::ExactlyOnce, retain: true };
+    let rule = |filter: &str, uses, allows| ClaimRule { filter: filter.into(), uses, allows };
+    vec![
+        rule("a/%u", Uses::PUBLISH.and(Uses::SUBSCRIBE).and(Uses::RECEIVE), Some(levels)),
+        rule("#", Uses::RECEIVE, None),
+    ]
+}
+
+fn owner(session: Incarnation, claims: Option<Arc<Claims>>) -> Record<'static> {
     Record::Owner {
         session,
         user: Some("ann".into()),
@@ -97,5 +119,6 @@ fn owner(session: Incarnation) -> Record<'static> {
         rules: "acl".into(),
         users: "pw".into(),
         mount: "m/".into(),
+        claims,
     }
 }
