@@ -4,6 +4,7 @@ mod certificates;
 mod dynamic;
 mod login;
 mod mosquitto;
+mod prefixes;
 mod processes;
 mod programs;
 mod reload;

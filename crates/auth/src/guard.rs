@@ -79,11 +79,15 @@ impl Realms {
         bearers.find(|(known, _)| *known == voucher).map(|(_, tenant)| Arc::clone(tenant))
     }
 
-    /// Whether the sessions of `owner` are behind the mount point of `claimant`. If all listeners have the same, it takes the
-    /// place of one that has left the configuration.
+    /// Whether the sessions of `owner` have the mount point and the topic prefix of `claimant`. If all listeners have the same
+    /// mount point, it takes the place of one that has left the configuration. Nothing takes the place of another prefix.
     #[must_use]
     pub fn is_same_mount(&self, owner: &Principal, claimant: &Principal) -> bool {
-        self.is_same(Principal::mount(owner), Principal::mount(claimant), |tenant| &tenant.mount)
+        let none = Tenant::default();
+        let [owner, claimant] = [owner, claimant].map(|one| one.tenant.as_deref().unwrap_or(&none));
+        owner.has_same_topics(claimant)
+            || owner.prefix == claimant.prefix
+                && self.is_same(&owner.mount, &claimant.mount, |tenant| &tenant.mount)
     }
 
     /// Whether a principal who has proved its name is the owner.
@@ -374,7 +378,8 @@ mod tests {
     }
 
     fn of(users: &str, mount: &str) -> Principal {
-        let tenant = Some(Arc::new(Tenant { users: users.into(), mount: mount.into() }));
+        let tenant = Tenant { users: users.into(), mount: mount.into(), prefix: "".into() };
+        let tenant = Some(Arc::new(tenant));
         Principal { user: Some("bob".into()), is_proved: true, tenant, ..Principal::default() }
     }
 
@@ -451,6 +456,32 @@ mod tests {
         assert!(!realms.is_same_mount(&of("", "gone/"), &of("", "b/")));
         assert!(!realms.is_same_mount(&Principal::default(), &of("", "b/")));
         assert!(with_places(&[("", "b/")]).is_same_mount(&of("", "gone/"), &of("", "b/")));
+    }
+
+    #[test]
+    fn a_prefix_of_roles_is_no_other_and_leaves_no_configuration() {
+        let behind = |mount, prefix| {
+            let mut principal = of("users", mount);
+            principal.set_prefix(prefix);
+            principal
+        };
+        for realms in [with_places(&[("users", "")]), with_places(&[("users", ""), ("others", "b/")])] {
+            let is_same = |owner: &Principal, claimant| realms.is_same_mount(owner, &claimant);
+            assert!(is_same(&behind("", "ann/"), behind("", "ann/")), "after a restart too");
+            assert!(!is_same(&behind("", "ann/"), behind("", "bob/")));
+            assert!(!is_same(&behind("", "ann/"), of("users", "")), "there is only one mount point");
+            assert!(!is_same(&behind("", "ann/"), Principal::default()));
+            assert!(!is_same(&of("users", ""), behind("", "ann/")));
+            assert!(is_same(&behind("a/", "ann/"), behind("", "a/ann/")), "the same topics");
+            assert!(!is_same(&behind("a/", "ann/"), behind("b/", "ann/")));
+        }
+        let moved = with_places(&[("users", "b/")]);
+        assert!(
+            moved.is_same_mount(&behind("a/", "ann/"), &behind("b/", "ann/")),
+            "all listeners have moved"
+        );
+        assert!(!moved.is_same_mount(&behind("a/", "ann/"), &behind("b/", "bob/")));
+        assert!(!moved.is_same_mount(&behind("a/", "ann/"), &of("users", "b/")));
     }
 
     #[test]

@@ -87,6 +87,15 @@ impl Message {
         }
     }
 
+    /// A copy with another topic, which belongs to no budget.
+    #[must_use]
+    pub fn with_topic(&self, topic: TopicName<'_>) -> Self {
+        let rest = &self.bytes[self.topic_bytes as usize..];
+        let bytes = [topic.as_str().as_bytes(), rest].concat().into_boxed_slice();
+        let topic_bytes = u32::try_from(topic.as_str().len()).expect("a topic has at most 65,535 bytes");
+        Self { bytes, topic_bytes, publisher: self.publisher.clone(), charge: None, ..*self }
+    }
+
     /// A message from its parts. Copies the bytes once, and belongs to no budget.
     ///
     /// # Errors
@@ -413,6 +422,15 @@ mod tests {
     fn a_trace_of_a_message_counts_its_bytes() {
         let text = format!("{:?}", telling());
         assert_eq!(text, r#""a/b" q0 3 B + 18 B of properties retain from "me" until 11000 ms"#);
+    }
+
+    #[test]
+    fn a_message_gets_another_topic_and_keeps_the_rest() {
+        let (before, whole) = (telling(), telling().with_topic(topic::topic!("house/a/b")));
+        let after = Message::from_parts(&whole.parts()).expect("they are a message's");
+        assert_eq!(after.topic(), topic::topic!("house/a/b"));
+        assert_eq!(after.with_topic(topic::topic!("a/b")).parts(), before.parts());
+        assert_eq!((after.payload(), after.publisher()), (&b"hey"[..], Some("me")));
     }
 
     #[test]

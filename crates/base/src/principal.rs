@@ -18,9 +18,21 @@ impl Realm {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tenant {
     /// The place of the user names, such as the path of the password file; empty without one.
-    pub users: Box<str>,
+    pub users: Arc<str>,
     /// The mount point of the listener; empty without one.
-    pub mount: Box<str>,
+    pub mount: Arc<str>,
+    /// The topic prefix that the roles of the user have, which stands behind the mount point; empty without one.
+    pub prefix: Box<str>,
+}
+
+impl Tenant {
+    /// Whether the topics of both begin in the same way, whether a listener or a role says so.
+    #[must_use]
+    pub fn has_same_topics(&self, other: &Self) -> bool {
+        let beginning = |tenant: &Self| [&*tenant.mount, &*tenant.prefix].concat();
+        // Without prefixes nothing is copied.
+        self.mount == other.mount && self.prefix == other.prefix || beginning(self) == beginning(other)
+    }
 }
 
 /// The user for whom a session acts. Rules decide about the user, and the session keeps it without a connection.
@@ -42,10 +54,10 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// The mount point of the listener, empty without one.
-    #[must_use]
-    pub fn mount(&self) -> &str {
-        self.tenant.as_ref().map_or("", |tenant| &tenant.mount)
+    /// Puts the user behind the topic prefix of its roles. The place of the user names and the mount point stay.
+    pub fn set_prefix(&mut self, prefix: &str) {
+        let tenant = self.tenant.as_deref().cloned().unwrap_or_default();
+        self.tenant = Some(Arc::new(Tenant { prefix: prefix.into(), ..tenant }));
     }
 
     /// An anonymous client of the first realm. All sessions without a user share it.

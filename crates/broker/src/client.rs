@@ -13,7 +13,7 @@ use crate::control::Controlling;
 use crate::filters::{Filters, Shapes};
 use crate::login::Verifying;
 use crate::login::scram::Authenticating;
-use crate::mount::MountNumber;
+use crate::mount::Mount;
 use crate::pace::Pace;
 use crate::pressure::Blocker;
 use crate::publish::Route;
@@ -25,8 +25,9 @@ use crate::subscribe::Recordings;
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) session: Session<Tag>,
-    /// The mount point of its listener, if there is one.
-    pub(crate) mount: Option<MountNumber>,
+    /// The mount point of its listener, if there is one; from the claim on with the topic prefix of its roles. A pointer takes
+    /// no more than a number would, because of the fields beside it.
+    pub(crate) mount: Option<Arc<Mount>>,
     /// The rules of its listener about users and promises, by their place in [`Entries`](crate::login::Entries).
     pub(crate) entry: u16,
     /// CONNACK has said that it is let in.

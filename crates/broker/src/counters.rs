@@ -178,6 +178,8 @@ counters! {
     ended_draining: "ended/draining",
     /// CONNECT packets with a client identifier that the roles of their user do not permit.
     refused_client_id: "refused/client_id",
+    /// CONNECT packets of users whose name fits in no topic with the prefix of their roles.
+    refused_topic_prefix: "refused/topic_prefix",
     /// Connections ended because their client identifier, user or address was banned.
     ended_banned: "ended/banned",
     /// Connections ended because their user was removed, or has another password, or the key of their token was removed.

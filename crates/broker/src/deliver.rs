@@ -112,7 +112,7 @@ impl Shard {
                 message.retain() && target.retain_as_published
             }
         };
-        let cut = self.mounts.of(client).map_or(0, |mount| mount.cut_of(source));
+        let cut = client.mount.as_ref().map_or(0, |mount| mount.cut_of(source));
         Some(Receiver {
             shape: Shape { is_5, retain, qos: source.qos().min(target.qos), cut },
             bytes_max: client.session.packet_bytes_max(),
@@ -395,7 +395,7 @@ impl Shard {
         let bytes_max = client.session.packet_bytes_max();
         let identifiers = as_identifiers(&waiting.identifiers);
         let whole = waiting.message.topic();
-        let cut = self.mounts.of(client).map_or(0, |mount| mount.cut(whole.as_str().as_bytes()));
+        let cut = client.mount.as_ref().map_or(0, |mount| mount.cut(whole.as_str().as_bytes()));
         let topic = shortened(whole, cut);
         let mut publish = waiting.message.publish(now);
         publish.topic = PublishTopic::Name(topic);
@@ -463,7 +463,7 @@ impl Shard {
         let qos = message.qos().min(interest.qos());
         let identifiers: Identifiers = interest.identifier().into_iter().collect();
         let source = Source::Message { message: &message, stored: true };
-        let cut = self.mounts.of(client).map_or(0, |mount| mount.cut_of(source));
+        let cut = client.mount.as_ref().map_or(0, |mount| mount.cut_of(source));
         let shape = Shape { is_5: version.is_5(), retain: true, qos, cut };
         let numbers = as_identifiers(&identifiers);
         let numbers = SubscriptionIdentifiers::from(numbers.as_slice());
@@ -490,7 +490,7 @@ impl Shard {
         let Some(client) = self.clients.get(connection) else { return };
         let Some(version) = client.session.version() else { return };
         let source = Source::Message { message, stored: true };
-        let cut = self.mounts.of(client).map_or(0, |mount| mount.cut_of(source));
+        let cut = client.mount.as_ref().map_or(0, |mount| mount.cut_of(source));
         let shape = Shape { is_5: version.is_5(), retain: true, qos: Qos::AtMostOnce, cut };
         let identifiers = as_identifiers(interest.identifier().as_slice());
         let identifiers = SubscriptionIdentifiers::from(identifiers.as_slice());

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use auth::{Admission, Check, Checked, Identity, Login, Realms, Refusal, Suspect, Unchecked};
 use base::{Charge, ConnectionId, Principal, Purpose, Realm, Subscriber};
 use protocol::{Cause, Claim, Command, Durability};
+use topic::TopicName;
 use wire::{ConnAck, Connect, ConnectRefusal, DisconnectReason, ReasonCode};
 
 use crate::client::{Client, Clients};
 use crate::effects::Outside;
 use crate::ending::{By, Ending};
 use crate::kinds::Kinds;
+use crate::mount::{Mount, TOO_LONG};
 use crate::pace::Pace;
 use crate::{Effects, Shard};
 
@@ -90,6 +92,8 @@ pub(crate) struct Verifying {
 const LOGINS_PART: usize = 16;
 /// Bytes of will and password up to which a CONNECT is not counted against that. The number of passwords that wait is bounded.
 const SMALL_LOGIN_BYTES: usize = 1_024;
+/// Memory of a client's own mount point, beside twice the prefix: here, and in its tenant.
+const MOUNT_BYTES: usize = 192;
 /// Clients that a turn looks at after users have changed.
 const RECHECKED_PER_TURN: u32 = 1_000;
 
@@ -233,20 +237,27 @@ impl Shard {
         &mut self,
         id: ConnectionId,
         claim: Claim,
-        principal: Principal,
+        mut principal: Principal,
         to: &mut Outside<'_, impl Effects>,
     ) {
+        let named = auth::Client::of(&principal, &claim.subscriber.client_id);
+        let limits = self.limits(principal.realm, named);
+        let prefix = limits.as_ref().map_or(Ok(None), |limits| limits.topic_prefix_of(named.user));
+        if let Ok(Some(prefix)) = &prefix {
+            principal.set_prefix(prefix);
+        }
         if principal != Principal::default() {
             claim.subscriber.set_principal(Arc::new(principal));
         }
         // The user is known now, and bans and a drain may be newer than the CONNECT.
-        let Some(mut claim) = self.keep_out(id, claim, to) else { return };
+        let Some(claim) = self.keep_out(id, claim, to) else { return };
         let principal = claim.subscriber.principal();
         let named = auth::Client::of(&principal, &claim.subscriber.client_id);
-        let limits = self.limits(principal.realm, named);
         if limits.as_ref().is_some_and(|limits| !limits.permit_client_id(named)) {
             return self.turn_away_stranger(id, CLIENT_ID, claim, to);
         }
+        let Ok(prefix) = prefix else { return self.turn_away_stranger(id, NO_PREFIX, claim, to) };
+        let Some(mut claim) = self.mount(id, prefix.as_deref(), claim, to) else { return };
         let Some(client) = self.clients.get_mut(id) else { return };
         if let Some(limits) = limits {
             if let Some(most) = limits.expiry_secs_max {
@@ -261,6 +272,46 @@ impl Shard {
         client.subscriber = Some(Arc::clone(&claim.subscriber));
         to.pause(id);
         to.command(Command::Claim(Box::new(claim)));
+    }
+
+    /// Puts a client and its will behind the topic prefix of its roles, if they have one. `None` if the client was turned away,
+    /// because its will does not fit there.
+    fn mount(
+        &mut self,
+        id: ConnectionId,
+        prefix: Option<&str>,
+        mut claim: Claim,
+        to: &mut Outside<'_, impl Effects>,
+    ) -> Option<Claim> {
+        let (client, Some(prefix)) = (self.clients.get_mut(id)?, prefix) else { return Some(claim) };
+        let charge = self.tally.budget().charge(Purpose::Connections, MOUNT_BYTES + 2 * prefix.len());
+        let listener = client.mount.take();
+        let mount = Arc::new(Mount::of_client(listener.as_deref(), prefix, charge));
+        client.mount = Some(Arc::clone(&mount));
+        let Some(will) = &mut claim.will else { return Some(claim) };
+        // Its topic is behind the mount point of the listener already.
+        let before = listener.as_ref().map_or("", |listener| listener.as_str());
+        let topic = will.message.topic().as_str();
+        let short = topic.strip_prefix(before).unwrap_or(topic);
+        let whole = [mount.as_str(), short].concat();
+        let levels_max = self.settings.topic_levels_max;
+        let topic = TopicName::new(&whole).ok().filter(|topic| topic.level_count() <= levels_max);
+        let message = topic.map(|topic| will.message.with_topic(topic));
+        let refused = match message {
+            None => (ConnectRefusal::TopicNameInvalid, TOO_LONG),
+            Some(message) if message.parts().bytes.len() > self.settings.will_bytes_max => {
+                (ConnectRefusal::QuotaExceeded, "a will that is too large below the topic prefix")
+            }
+            Some(message) => {
+                will.message = Arc::new(message.charged_to(self.tally.budget()));
+                return Some(claim);
+            }
+        };
+        let (refusal, why) = refused;
+        // Before MQTT 5 no return code fits, and nothing is said.
+        self.send(id, &ConnAck::refused(refusal).into(), to);
+        self.turn_away_named(id, (refusal.into(), why), claim, to);
+        None
     }
 
     /// Turns a client away if a ban or a drain keeps it out, as far as its user is known. Otherwise returns its claim.
@@ -430,6 +481,11 @@ const OTHER_ID: Stranger = Stranger {
     refusal: ConnectRefusal::NotAuthorized,
     why: "its user has another client identifier in dynamic security",
     counter: |counters| &counters.refused_client_id,
+};
+const NO_PREFIX: Stranger = Stranger {
+    refusal: ConnectRefusal::NotAuthorized,
+    why: "its name, if it has one, fits in no topic prefix of its roles, or its token adds a role with another one",
+    counter: |counters| &counters.refused_topic_prefix,
 };
 const BANNED: Stranger = Stranger {
     refusal: ConnectRefusal::Banned,

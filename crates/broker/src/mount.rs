@@ -1,24 +1,33 @@
-//! The mount point of a listener: its clients use short names for the topics below it, and know no others.
+//! The mount point of a listener: its clients use short names for the topics below it, and know no others. The topic prefix
+//! of a role is one too, behind that of the listener.
 
-use std::num::NonZeroU16;
-use std::sync::Arc;
-
-use base::ConnectionId;
+use base::{Charge, ConnectionId};
 use topic::{TopicFilter, TopicName};
 use wire::{Answer, ConnectRefusal, Decoded, Limits, Packet, ReasonCode, Version, Violation, Will, decode};
 
-use crate::client::{Client, Clients};
 use crate::effects::Outside;
 use crate::encode::Source;
-use crate::kinds::Kinds;
 use crate::shard::Step;
 use crate::{Effects, Shard};
 
-/// The beginning of all topics that clients of a listener use: a topic name that ends with `/`, such as `house/`.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Mount(Box<str>);
+/// The beginning of all topics that a client uses: a topic name that ends with `/`, such as `house/`. The clients of a
+/// listener share its mount point. A client whose roles have a topic prefix has one of its own.
+#[derive(Debug)]
+pub struct Mount {
+    text: Box<str>,
+    /// Memory of a mount point that belongs to one client.
+    _charge: Option<Charge>,
+}
 
-/// Maximum length of a mount point in bytes. Each name that a client sends becomes longer by this.
+impl PartialEq for Mount {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Mount {}
+
+/// Maximum length of a listener's mount point in bytes. Each name that a client sends becomes longer by this.
 const MOUNT_BYTES_MAX: usize = 256;
 /// Maximum Remaining Length of a packet (section 1.5.5).
 const REMAINING_MAX: usize = 268_435_455;
@@ -30,15 +39,26 @@ impl Mount {
     #[must_use]
     pub fn new(text: &str) -> Option<Self> {
         let is_prefix = text.ends_with('/') && !text.starts_with('$') && text.len() <= MOUNT_BYTES_MAX;
-        (is_prefix && TopicName::new(text).is_ok()).then(|| Self(text.into()))
+        (is_prefix && TopicName::new(text).is_ok()).then(|| Self { text: text.into(), _charge: None })
+    }
+
+    /// The mount point of one client, behind that of its listener, if there is one.
+    pub(crate) fn of_client(listener: Option<&Self>, prefix: &str, charge: Charge) -> Self {
+        let text = [listener.map_or("", |listener| &listener.text), prefix].concat();
+        Self { text: text.into(), _charge: Some(charge) }
     }
 
     /// The whole name of a topic. `None` if it is too long.
     fn name<'w>(&self, name: TopicName<'_>, whole: &'w mut String) -> Option<TopicName<'w>> {
         whole.clear();
-        whole.push_str(&self.0);
+        whole.push_str(&self.text);
         whole.push_str(name.as_str());
         TopicName::new(whole).ok()
+    }
+
+    /// The beginning of all topics.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
     }
 
     /// The whole filter. `None` if it is too long.
@@ -50,15 +70,15 @@ impl Mount {
         let own = filter.shared().map_or(filter, |shared| shared.filter).as_str();
         let (share, _) = filter.as_str().split_at(filter.as_str().len() - own.len());
         whole.clear();
-        [share, &self.0, own].into_iter().for_each(|part| whole.push_str(part));
+        [share, &self.text, own].into_iter().for_each(|part| whole.push_str(part));
         TopicFilter::new(whole).ok()
     }
 
     /// The length of the beginning of a topic that clients are not told, in bytes. A topic elsewhere keeps its name: a
     /// session may have subscribed to it on another listener.
     pub(crate) fn cut(&self, topic: &[u8]) -> u16 {
-        let is_below = topic.len() > self.0.len() && topic.starts_with(self.0.as_bytes());
-        if is_below { u16::try_from(self.0.len()).unwrap_or_default() } else { 0 }
+        let is_below = topic.len() > self.text.len() && topic.starts_with(self.text.as_bytes());
+        if is_below { u16::try_from(self.text.len()).unwrap_or_default() } else { 0 }
     }
 
     /// The same for the messages of a source, which have one topic.
@@ -73,8 +93,8 @@ impl Mount {
     fn write(&self, packet: &[u8], into: &mut Vec<u8>) -> bool {
         let Some(name) = name_in(packet) else { return false };
         let header_len = header_len(packet);
-        let remaining = packet.len() - header_len + self.0.len();
-        let Ok(name_len) = u16::try_from(name.len() + self.0.len()) else { return false };
+        let remaining = packet.len() - header_len + self.text.len();
+        let Ok(name_len) = u16::try_from(name.len() + self.text.len()) else { return false };
         if remaining > REMAINING_MAX {
             return false;
         }
@@ -87,32 +107,9 @@ impl Mount {
         }
         into.push(u8::try_from(rest).expect("seven bits"));
         into.extend_from_slice(&name_len.to_be_bytes());
-        into.extend_from_slice(self.0.as_bytes());
+        into.extend_from_slice(self.text.as_bytes());
         into.extend_from_slice(&packet[header_len + 2..]);
         true
-    }
-}
-
-/// The mount points of a shard's clients. A client has a number of two bytes instead of a pointer, because most have no
-/// mount point.
-#[derive(Default)]
-pub(crate) struct Mounts(Kinds<Arc<Mount>>);
-
-/// The place of a mount point in [`Mounts`], from 1.
-pub(crate) type MountNumber = NonZeroU16;
-
-impl Mounts {
-    /// The number of a mount point. Looks at each: there are about as many as listeners.
-    pub(crate) fn number(&mut self, mount: Arc<Mount>, clients: &Clients) -> MountNumber {
-        let places =
-            || clients.iter().filter_map(|client| client.mount).map(|number| number.get() - 1).collect();
-        let place = self.0.number(mount, places);
-        NonZeroU16::MIN.saturating_add(place)
-    }
-
-    /// The mount point of a client.
-    pub(crate) fn of(&self, client: &Client) -> Option<&Arc<Mount>> {
-        client.mount.map(|number| self.0.of(number.get() - 1))
     }
 }
 
@@ -139,7 +136,7 @@ fn name_in(packet: &[u8]) -> Option<&[u8]> {
 
 impl Shard {
     /// Takes in a packet of a client behind a mount point: with whole names. Filters get theirs one by one, in
-    /// `take_subscriptions`: a packet may have very many.
+    /// `take_subscriptions`: a packet may have very many. A will gets the prefix of a role later, when the user is known.
     pub(crate) fn step_mounted(
         &mut self,
         id: ConnectionId,
@@ -148,7 +145,7 @@ impl Shard {
         to: &mut Outside<'_, impl Effects>,
     ) -> Step {
         let Some(client) = self.clients.get(id) else { return Step::Ended };
-        let Some(mount) = self.mounts.of(client).cloned() else { return self.handle(id, packet, bytes, to) };
+        let Some(mount) = client.mount.clone() else { return self.handle(id, packet, bytes, to) };
         // Known from CONNECT on, which comes first.
         let version = client.session.version().unwrap_or(Version::V3_1_1);
         match packet {
@@ -201,7 +198,7 @@ impl Shard {
 }
 
 /// The text about a name that is too long where the mount point stands before it.
-const TOO_LONG: &str = "a topic that is too long below the mount point";
+pub(crate) const TOO_LONG: &str = "a topic that is too long below the mount point";
 const STATEMENT: &str = "MQTT-4.7.3-3";
 
 fn too_long(version: Version) -> Violation {
@@ -236,15 +233,13 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_point_has_one_number() {
-        let mut mounts = Mounts::default();
-        let nobody = Clients::default();
-        let mut number = |text: &str| {
-            let mount = Mount::new(text).expect("a mount point");
-            mounts.number(Arc::new(mount), &nobody).get()
-        };
-        assert_eq!(["house/", "shed/", "house/"].map(&mut number), [1, 2, 1]);
-        assert_eq!((3..=255).map(|at| number(&format!("{at}/"))).max(), Some(255));
+    fn a_client_has_a_prefix_behind_the_mount_point_of_its_listener() {
+        let budget = std::sync::Arc::new(base::Budget::default());
+        let charge = || budget.charge(base::Purpose::Connections, 7);
+        let own = Mount::of_client(Some(&mount()), "ann/", charge());
+        assert_eq!((own.as_str(), budget.held_bytes(base::Purpose::Connections)), ("house/ann/", 7));
+        assert_eq!(own, Mount::new("house/ann/").expect("a mount point"));
+        assert_eq!(Mount::of_client(None, "ann/", charge()).as_str(), "ann/");
     }
 
     #[test]

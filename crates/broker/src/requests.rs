@@ -207,7 +207,7 @@ impl Shard {
         let is_tight = if is_kept { budget.is_tight_to_keep() } else { budget.is_tight() }
             || budget.has_share_of_subscriptions(client.subscription_bytes);
         let version = client.session.version();
-        let (offered, mount) = (client.session.offered(&self.settings), self.mounts.of(client).cloned());
+        let (offered, mount) = (client.session.offered(&self.settings), client.mount.clone());
         let granted = self.subscribe_rules(id);
         let (mut asked, mut denied) = (Vec::new(), 0);
         while *left > 0
@@ -298,7 +298,7 @@ impl Shard {
     ) -> Vec<Result<Box<str>, UnsubAckReason>> {
         let may = self.unsubscribe_rules(id);
         let Some(client) = self.clients.get_mut(id) else { return Vec::new() };
-        let (mount, mut filters) = (self.mounts.of(client).cloned(), Vec::new());
+        let (mount, mut filters) = (client.mount.clone(), Vec::new());
         while *left > 0
             && let Some(filter) = items.next()
         {

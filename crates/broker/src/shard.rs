@@ -17,7 +17,7 @@ use crate::effects::Outside;
 use crate::encode::{Buffers, Source};
 use crate::ending::{By, Ending};
 use crate::login::{Entries, Entry};
-use crate::mount::{Mount, Mounts};
+use crate::mount::Mount;
 use crate::pressure::Blocker;
 use crate::pressure::{JUDGE_MS, Judge, Waiting};
 use crate::relief::Relief;
@@ -76,7 +76,6 @@ pub struct Shard {
     /// Where packets are put together before they are sent.
     pub(crate) scratch: Vec<u8>,
     pub(crate) rewritten: Vec<u8>,
-    pub(crate) mounts: Mounts,
     pub(crate) entries: Entries,
     /// A PUBLISH with its whole name, of a client behind a mount point.
     pub(crate) whole: Vec<u8>,
@@ -186,7 +185,6 @@ impl Shard {
             cursors: 0,
             scratch: Vec::new(),
             rewritten: Vec::new(),
-            mounts: Mounts::default(),
             entries: Entries::default(),
             whole: Vec::new(),
             buffers: Buffers::default(),
@@ -218,7 +216,7 @@ impl Shard {
         self.tally.add(Purpose::Connections, CONNECTION_BYTES);
         let session = Session::new(now).with_terms(terms);
         let mut client = Client::new(session);
-        client.mount = mount.map(|mount| self.mounts.number(mount, &self.clients));
+        client.mount = mount;
         client.entry = self.entries.number((entry, durability), &self.clients);
         self.clients.insert(id, client);
         self.relief.arm(now);

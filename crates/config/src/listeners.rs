@@ -15,7 +15,7 @@ use crate::services::Vouchers;
 /// The port that IANA assigns to MQTT.
 const PORT: u16 = 1883;
 
-/// Maximum number of listeners. The broker keeps one byte for each connection to name its listener's mount point.
+/// Maximum number of listeners. Shards look at the rules of each when a client connects.
 const LISTENERS_MAX: usize = 255;
 
 /// The listeners. `loopback_by_default` says that neither file nor flags name one.

@@ -92,6 +92,46 @@ fn limits_of_several_roles_add_up() {
 }
 
 #[test]
+fn a_role_without_a_topic_prefix_says_nothing_about_it() {
+    let roles = roles(
+        "[roles.a]\ntopic_prefix = \"t/%u/\"\n[roles.b]\n[roles.c]\ntopic_prefix = \"t/%u/\"\n\
+         [users.ann]\nroles = [\"b\", \"a\", \"c\"]\n[every_user]\nroles = [\"b\"]\n",
+    );
+    let prefix = |user| {
+        roles
+            .limits(Client { user, client_id: "c1", claims: None })
+            .topic_prefix_of(user)
+            .expect("one at most")
+    };
+    assert_eq!([prefix(Some("ann")), prefix(Some("bob"))], [Some("t/ann/".into()), None]);
+}
+
+/// The roles of every user count, and so do those of groups.
+#[test]
+fn nobody_has_two_topic_prefixes() {
+    let file = |rest: &str| {
+        let roles = "[roles.a]\ntopic_prefix = \"a/\"\n[roles.b]\ntopic_prefix = \"b/\"\n";
+        parse_rules(&format!("{roles}{rest}")).map(drop).map_err(|problems| problems.to_string())
+    };
+    let text = |holder| {
+        Err(format!("line 4, column 16: {holder} has roles with different topic prefixes: \"a\" and \"b\""))
+    };
+    assert_eq!(file("[users.ann]\nroles = [\"b\", \"a\"]\n"), text("the user \"ann\""));
+    assert_eq!(
+        file("[users.ann]\nroles = [\"b\"]\n[groups.g]\nusers = [\"ann\"]\nroles = [\"a\"]\n"),
+        text("the user \"ann\"")
+    );
+    assert_eq!(
+        file("[users.ann]\nroles = [\"b\"]\n[every_user]\nroles = [\"a\"]\n"),
+        text("the user \"ann\"")
+    );
+    assert_eq!(file("[every_user]\nroles = [\"a\", \"b\"]\n"), text("every user"));
+    assert_eq!(file("[anonymous]\nroles = [\"a\", \"b\"]\n"), text("a client without a name"));
+    let apart = "[users.ann]\nroles = [\"a\"]\n[users.bob]\nroles = [\"b\"]\n[anonymous]\nroles = [\"a\"]\n";
+    assert_eq!(file(apart), Ok(()));
+}
+
+#[test]
 fn an_empty_file_gives_nobody_a_right() {
     for text in ["", "# nothing\n", "[roles]\n[groups]\n[users]\n", "[roles.a]\n[users.ann]\nroles = []\n"] {
         let roles = roles(text);
@@ -146,6 +186,16 @@ const MISTAKES: &[(&str, &str)] = &[
         "[roles.a]\nclient_ids = \"x\"",
         "line 2, column 14: `roles.a.client_ids` is a list of client identifiers",
     ),
+    (
+        "[roles.a]\ntopic_prefix = \"t\"",
+        "line 2, column 16: `roles.a.topic_prefix` does not end with a slash",
+    ),
+    (
+        "[roles.a]\ntopic_prefix = \"$t/\"",
+        "line 2, column 16: `roles.a.topic_prefix` begins with `$`, or has",
+    ),
+    ("[roles.a]\ntopic_prefix = \"%c/\"", "line 2, column 16: `roles.a.topic_prefix` has `%c`: each client"),
+    ("[roles.a]\ntopic_prefix = 1", "line 2, column 16: `roles.a.topic_prefix` is a text: write \"…\""),
     ("[roles.a]\nretain = 1", "line 2, column 10: `roles.a.retain` is `true` or `false`"),
     ("[roles.a]\ndeny = [\"a\"]", "line 2, column 8: `roles.a.deny` is a table: write [roles.a.deny]"),
     ("roles = []", "line 1, column 9: `roles` is a table: write [roles]"),

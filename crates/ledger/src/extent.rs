@@ -26,9 +26,9 @@ impl Record<'_> {
             Self::Principal { user, rules, .. } => {
                 NUMBER + BYTE + user.as_ref().map_or(0, |user| text(user)) + BYTE + text(rules)
             }
-            Self::Owner { user, rules, users, mount, claims, .. } => {
+            Self::Owner { user, rules, users, mount, prefix, claims, .. } => {
                 let user = user.as_ref().map_or(0, |user| text(user));
-                let tenant = text(users) + text(mount);
+                let tenant = text(users) + text(mount) + text(prefix);
                 NUMBER + BYTE + user + BYTE + text(rules) + tenant + rights(claims.as_deref())
             }
             Self::WillPrincipal { user, rules, claims, .. } => {

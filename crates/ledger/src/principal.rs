@@ -53,7 +53,7 @@ impl Ledger {
     ///
     /// An identifier belongs to the user who has proved its name, as long as there is such a user: another user must neither
     /// end that user's connection nor read that user's queue. A session that lasts also belongs to the mount point of the
-    /// owner's listener, whose topics no client of another mount point may see. A connection of an unknown user without such a
+    /// owner's listener and to the topic prefix of the owner's roles, whose topics no other client may see. A connection of an unknown user without such a
     /// session gives way, as everywhere: it may be gone already, and its shard has not said so yet.
     pub(crate) fn is_of_other_user(&self, claim: &Claim) -> bool {
         let client_id = &claim.subscriber.client_id;
@@ -129,9 +129,10 @@ pub(crate) fn of_session(session: Incarnation, principal: &Principal, rules: &st
         return Record::Principal { session, user, is_proved, rules };
     }
     let tenant = principal.tenant.as_deref().cloned().unwrap_or_default();
-    let (users, mount) = (Cow::Owned(tenant.users.into()), Cow::Owned(tenant.mount.into()));
+    let [users, mount, prefix] =
+        [&*tenant.users, &*tenant.mount, &*tenant.prefix].map(|text| Cow::Owned(text.to_owned()));
     let claims = principal.claims.clone();
-    Record::Owner { session, user, is_proved, rules, users, mount, claims }
+    Record::Owner { session, user, is_proved, rules, users, mount, prefix, claims }
 }
 
 /// The record of a will's user. `None` for an anonymous client without rules, which is what a will without such a record is
@@ -150,8 +151,8 @@ pub(crate) fn recorded(realms: &Realms, user: Option<&str>, is_proved: bool, rul
     Principal { user: user.map(Arc::from), is_proved, realm, ..Principal::default() }
 }
 
-/// The tenant that a record names. A record with two empty names has none.
-pub(crate) fn recorded_tenant(users: &str, mount: &str) -> Option<Arc<Tenant>> {
-    let is_some = !users.is_empty() || !mount.is_empty();
-    is_some.then(|| Arc::new(Tenant { users: users.into(), mount: mount.into() }))
+/// The tenant that a record names. A record with empty names has none.
+pub(crate) fn recorded_tenant([users, mount, prefix]: [&str; 3]) -> Option<Arc<Tenant>> {
+    let tenant = Tenant { users: users.into(), mount: mount.into(), prefix: prefix.into() };
+    (tenant != Tenant::default()).then(|| Arc::new(tenant))
 }

@@ -63,6 +63,8 @@ pub enum Record<'a> {
         users: Cow<'a, str>,
         /// The mount point of the listener, empty without one.
         mount: Cow<'a, str>,
+        /// The topic prefix of the user's roles, empty without one.
+        prefix: Cow<'a, str>,
         /// The rights that the client's token gives it.
         claims: Option<Arc<Claims>>,
     },
@@ -406,13 +408,14 @@ impl Record<'_> {
             Self::Principal { session, user, is_proved, rules } => {
                 Record::Principal { session, user: user.map(text), is_proved, rules: text(rules) }
             }
-            Self::Owner { session, user, is_proved, rules, users, mount, claims } => Record::Owner {
+            Self::Owner { session, user, is_proved, rules, users, mount, prefix, claims } => Record::Owner {
                 session,
                 user: user.map(text),
                 is_proved,
                 rules: text(rules),
                 users: text(users),
                 mount: text(mount),
+                prefix: text(prefix),
                 claims,
             },
             Self::WillPrincipal { will, user, rules, claims } => {

@@ -159,10 +159,19 @@ impl Replay {
                 let principal = recorded(&self.realms, user.as_deref(), is_proved, rules);
                 self.principals.insert(session, principal.into());
             }
-            Record::Owner { session, ref user, is_proved, ref rules, ref users, ref mount, ref claims } => {
+            Record::Owner {
+                session,
+                ref user,
+                is_proved,
+                ref rules,
+                ref users,
+                ref mount,
+                ref prefix,
+                ref claims,
+            } => {
                 self.session_or_begin(session);
                 let claims = self.restored(claims);
-                let tenant = recorded_tenant(users, mount);
+                let tenant = recorded_tenant([users, mount, prefix]);
                 let principal = recorded(&self.realms, user.as_deref(), is_proved, rules);
                 self.principals.insert(session, Principal { tenant, claims, ..principal }.into());
             }

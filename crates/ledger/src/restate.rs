@@ -326,8 +326,8 @@ impl<'a> Truth<'a> {
             Record::Principal { session, user, is_proved, rules } => {
                 self.principal((*session, None, None), (user.as_deref(), *is_proved), rules)
             }
-            Record::Owner { session, user, is_proved, rules, users, mount, claims } => {
-                let tenant = recorded_tenant(users, mount);
+            Record::Owner { session, user, is_proved, rules, users, mount, prefix, claims } => {
+                let tenant = recorded_tenant([users, mount, prefix]);
                 self.principal((*session, tenant, claims.as_deref()), (user.as_deref(), *is_proved), rules)
             }
             Record::Subscribed { session, filter, interest } => {

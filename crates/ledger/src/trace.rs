@@ -19,9 +19,9 @@ impl fmt::Debug for Record<'_> {
                 let proof = if *is_proved { "proved" } else { "not proved" };
                 write!(f, "Principal of {}: {user:?}, {proof}, rules {rules:?}", session.0)
             }
-            Self::Owner { session, user, is_proved, rules, users, mount, claims } => {
+            Self::Owner { session, user, is_proved, rules, users, mount, prefix, claims } => {
                 let proof = if *is_proved { "proved" } else { "not proved" };
-                let tenant = format!("of {users:?} behind {mount:?}");
+                let tenant = format!("of {users:?} behind {mount:?} and {prefix:?}");
                 write!(f, "Owner of {}: {user:?} {tenant}, {proof}, rules {rules:?}", session.0)?;
                 claims.as_ref().map_or(Ok(()), |claims| write!(f, ", {claims:?}"))
             }

@@ -47,8 +47,9 @@ impl Files {
         let services = Services::of(listener, &config.http_auth, &config.ldap);
         let (passwords, acl) = (listener.password_file.clone(), listener.acl_file.clone());
         let tenant = Tenant {
-            users: place_of_users(listener, tokens.as_deref(), &services).into_boxed_str(),
+            users: place_of_users(listener, tokens.as_deref(), &services).into(),
             mount: listener.mount_point.as_deref().unwrap_or_default().into(),
+            prefix: Box::default(),
         };
         let tenant = (tenant != Tenant::default()).then(|| Arc::new(tenant));
         let (rules, dynamic) = (listener.rules_file.clone(), listener.dynamic_security_file.clone());
@@ -70,7 +71,7 @@ impl Files {
         let others = self.services.vouchers().chain(processes);
         let others = others.map(|voucher| (voucher, voucher.prefix().to_owned()));
         let tenant = |(voucher, users): (Voucher, String)| {
-            (voucher, Arc::new(Tenant { users: users.into(), mount: mount.clone() }))
+            (voucher, Arc::new(Tenant { users: users.into(), mount: mount.clone(), prefix: Box::default() }))
         };
         tokens.chain(others).map(tenant).collect()
     }

@@ -267,7 +267,7 @@ pub(crate) struct AclQuestion {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct AclTopic {
-    /// Topic that the client publishes to, whole, with the mount point
+    /// Topic that the client publishes to, whole, with mount point and topic prefix
     #[arg(long, value_name = "TOPIC")]
     pub(crate) publish: Option<String>,
     /// Topic of a message that the client receives

@@ -90,6 +90,7 @@ records! {
     25 Principal { session: incarnation, user: optional_text, is_proved: flag, rules: text }
     26 WillPrincipal { will: message_id, user: optional_text, rules: text, claims: claims }
     27 Owner {
-        session: incarnation, user: optional_text, is_proved: flag, rules: text, users: text, mount: text, claims: claims
+        session: incarnation, user: optional_text, is_proved: flag, rules: text, users: text, mount: text,
+        prefix: text, claims: claims
     }
 }

@@ -219,7 +219,7 @@ any_record! {
     WillPrincipal { will: message_id(), user: user(), rules: "[a-z/.]{0,9}", claims: option::of(claims()) }
     Owner {
         session: incarnation(), user: user(), is_proved: any::<bool>(), rules: "[a-z/.]{0,9}",
-        users: "[a-z/.]{0,9}", mount: "[a-z/.]{0,9}", claims: option::of(claims())
+        users: "[a-z/.]{0,9}", mount: "[a-z/.]{0,9}", prefix: "[a-z/.]{0,9}", claims: option::of(claims())
     }
 }
 

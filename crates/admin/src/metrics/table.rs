@@ -128,6 +128,7 @@ pub const METRICS: &[Metric] = &[
             "banned" => "refused/banned",
             "draining" => "refused/draining",
             "client_id" => "refused/client_id",
+            "topic_prefix" => "refused/topic_prefix",
             "user_connections" => "refused/user_connections",
         },
         "CONNECT packets that were refused, for the reasons that are counted one by one.",

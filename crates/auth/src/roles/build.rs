@@ -29,7 +29,7 @@ pub enum Holder<'a> {
 }
 
 /// The reason why there are no such roles.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RolesError {
     /// The filter of a rule is not valid.
     Filter,
@@ -37,11 +37,21 @@ pub enum RolesError {
     Shared,
     /// The roles of all users have more rules together than there may be.
     TooMany,
+    /// Somebody has two roles with different topic prefixes.
+    Prefixes {
+        /// The first and the second of the roles.
+        roles: [RoleId; 2],
+        /// Whoever has both, such as `the user "ann"`.
+        holder: String,
+    },
 }
 
 impl fmt::Display for RolesError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Prefixes { holder, .. } => {
+                return write!(f, "{holder} has roles with different topic prefixes");
+            }
             Self::Filter => "this is no topic filter",
             Self::Shared => "rules are about the filter behind `$share/GROUP/`: leave that out",
             Self::TooMany => "the different combinations of roles have more than 2,000,000 rules together",
@@ -137,9 +147,10 @@ impl RolesBuilder {
             all: Vec::new(),
             rule_count: 0,
         };
-        roles.anonymous.trees = compiler.trees(roles.anonymous.own.clone())?;
+        let anonymous = || "a client without a name".to_owned();
+        roles.anonymous.trees = compiler.trees(roles.anonymous.own.clone(), anonymous)?;
         let every_user = roles.every_user.own.clone();
-        roles.every_user.trees = compiler.trees(every_user.clone())?;
+        roles.every_user.trees = compiler.trees(every_user.clone(), || "every user".to_owned())?;
         let mut all: HashMap<&str, BTreeSet<RoleId>> = HashMap::new();
         for group in &roles.groups {
             for user in &group.users {
@@ -149,10 +160,11 @@ impl RolesBuilder {
         for (name, Owner { own, trees }) in &mut roles.users {
             let mut set = all.remove(&**name).unwrap_or_default();
             set.extend(own.iter().chain(&every_user));
-            *trees = compiler.trees(set)?;
+            *trees = compiler.trees(set, || format!("the user {name:?}"))?;
         }
         for group in &mut roles.groups {
-            group.trees = compiler.trees(group.roles.clone())?;
+            let Group { name, .. } = &*group;
+            group.trees = compiler.trees(group.roles.clone(), || format!("the group {name:?}"))?;
         }
         roles.compiled = compiler.all;
         Ok(roles)
@@ -172,10 +184,17 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
-    /// The place of the trees of these roles.
-    fn trees(&mut self, roles: BTreeSet<RoleId>) -> Result<usize, RolesError> {
+    /// The place of the trees of these roles, which somebody has.
+    fn trees(
+        &mut self,
+        roles: BTreeSet<RoleId>,
+        holder: impl FnOnce() -> String,
+    ) -> Result<usize, RolesError> {
         if let Some(place) = self.known.get(&roles) {
             return Ok(*place);
+        }
+        if let Some(roles) = self.prefix_twice(&roles) {
+            return Err(RolesError::Prefixes { roles, holder: holder() });
         }
         let patterns_of = |role: &RoleId| self.limits[role.0].client_ids.as_ref().map_or(0, Vec::len);
         self.rule_count +=
@@ -194,5 +213,13 @@ impl Compiler<'_> {
         self.all.push(compiled);
         self.known.insert(roles, self.all.len() - 1);
         Ok(self.all.len() - 1)
+    }
+
+    /// Two roles with different topic prefixes, if there are some.
+    fn prefix_twice(&self, roles: &BTreeSet<RoleId>) -> Option<[RoleId; 2]> {
+        let prefix = |role: RoleId| self.limits[role.0].topic_prefix.as_ref();
+        let mut with_prefix = roles.iter().copied().filter(|role| prefix(*role).is_some());
+        let first = with_prefix.next()?;
+        with_prefix.find(|other| prefix(*other) != prefix(first)).map(|other| [first, other])
     }
 }

@@ -1,5 +1,6 @@
 //! Limits of a role for the connections and sessions of its clients.
 
+use super::TopicPrefix;
 use crate::permissions::Client;
 
 /// A pattern for client identifiers. `*` stands for any text, and `%u` for the user name.
@@ -51,6 +52,11 @@ pub struct Limits {
     pub bytes_per_sec_max: Option<u64>,
     /// How long a session is kept after its connection at most, in seconds. `None` without a limit.
     pub expiry_secs_max: Option<u32>,
+    /// The beginning of all topics that the client uses. `None` if it knows whole topics. No two roles of a client have
+    /// different ones.
+    pub topic_prefix: Option<TopicPrefix>,
+    /// Whether these are the limits of roles with different topic prefixes, which only groups of a token can bring together.
+    pub has_two_prefixes: bool,
 }
 
 impl Limits {
@@ -69,8 +75,30 @@ impl Limits {
         self.messages_per_sec_max = self.messages_per_sec_max.max(other.messages_per_sec_max);
         self.bytes_per_sec_max = self.bytes_per_sec_max.max(other.bytes_per_sec_max);
         self.expiry_secs_max = self.expiry_secs_max.max(other.expiry_secs_max);
+        match &self.topic_prefix {
+            None => self.topic_prefix.clone_from(&other.topic_prefix),
+            own => self.has_two_prefixes |= other.topic_prefix.is_some() && *own != other.topic_prefix,
+        }
+        self.has_two_prefixes |= other.has_two_prefixes;
+    }
+
+    /// The topic prefix of a user of these roles, if there is one.
+    ///
+    /// # Errors
+    /// The user can have none: its name fits in no topic, or the prefix is too long with it, or the groups of a token have
+    /// another prefix than the roles of the user.
+    pub fn topic_prefix_of(&self, user: Option<&str>) -> Result<Option<Box<str>>, NoTopicPrefix> {
+        match &self.topic_prefix {
+            None => Ok(None),
+            Some(_) if self.has_two_prefixes => Err(NoTopicPrefix),
+            Some(prefix) => prefix.of_user(user).map(Some).ok_or(NoTopicPrefix),
+        }
     }
 }
+
+/// A user cannot have the topic prefix of its roles.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoTopicPrefix;
 
 #[cfg(test)]
 mod tests {
@@ -103,6 +131,8 @@ mod tests {
             messages_per_sec_max: Some(7),
             bytes_per_sec_max: None,
             expiry_secs_max: Some(5),
+            topic_prefix: None,
+            has_two_prefixes: false,
         };
         let other = Limits {
             client_ids: patterns("b"),
@@ -110,6 +140,8 @@ mod tests {
             messages_per_sec_max: Some(6),
             bytes_per_sec_max: Some(8),
             expiry_secs_max: Some(9),
+            topic_prefix: TopicPrefix::new("a/").ok(),
+            has_two_prefixes: false,
         };
         let mut all = Limits::default();
         [&one, &Limits::default(), &other].into_iter().for_each(|limits| all.merge(limits));
@@ -118,5 +150,11 @@ mod tests {
         assert!(!all.permit_client_id(client("c")) && Limits::default().permit_client_id(client("c")));
         assert_eq!((all.connections_max, all.expiry_secs_max), (Some(3), Some(9)));
         assert_eq!((all.messages_per_sec_max, all.bytes_per_sec_max), (Some(7), Some(8)));
+        assert_eq!(all.topic_prefix_of(None), Ok(Some("a/".into())));
+        all.merge(&all.clone());
+        assert_eq!(all.topic_prefix_of(None), Ok(Some("a/".into())));
+        all.merge(&Limits { topic_prefix: TopicPrefix::new("b/").ok(), ..Limits::default() });
+        all.merge(&Limits::default());
+        assert_eq!(all.topic_prefix_of(None), Err(NoTopicPrefix));
     }
 }

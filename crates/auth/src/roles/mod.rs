@@ -8,13 +8,15 @@ mod build;
 mod decision;
 mod grants;
 mod limits;
+mod prefix;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 pub use build::{Holder, RoleId, RolesBuilder, RolesError};
 pub use grants::Permit;
-pub use limits::{IdPattern, Limits};
+pub use limits::{IdPattern, Limits, NoTopicPrefix};
+pub use prefix::{PrefixError, TopicPrefix};
 
 use crate::tree::Tree;
 use grants::Grants;

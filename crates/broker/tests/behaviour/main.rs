@@ -10,6 +10,7 @@ mod life;
 mod login;
 mod memory;
 mod orders;
+mod prefixes;
 mod pressure;
 mod qos;
 mod relief;

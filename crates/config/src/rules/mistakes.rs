@@ -1,4 +1,4 @@
-//! Mistakes in a file with rules. They name no values apart from the names of roles and keys.
+//! Mistakes in a file with rules. They name no values apart from the names of roles, users and keys.
 
 use std::fmt;
 

@@ -5,7 +5,9 @@ mod table;
 
 use std::collections::BTreeMap;
 
-use auth::{Holder, IdPattern, Limits, Permit, RoleId, Roles, RolesBuilder, RuleKind};
+use auth::{
+    Holder, IdPattern, Limits, Permit, RoleId, Roles, RolesBuilder, RolesError, RuleKind, TopicPrefix,
+};
 use toml::de::DeTable;
 use wire::Qos;
 
@@ -34,12 +36,14 @@ pub fn parse_rules(text: &str) -> Result<Roles, RulesProblems> {
         errors.iter().for_each(|error| mistakes.note_syntax(error));
         return Err(mistakes.into_problems());
     }
-    let mut file = File { builder: RolesBuilder::default(), roles: BTreeMap::new(), mistakes: &mut mistakes };
+    let (builder, roles) = (RolesBuilder::default(), BTreeMap::new());
+    let mut file = File { builder, roles, prefixes: BTreeMap::new(), mistakes: &mut mistakes };
     file.read(document.get_ref());
-    let builder = file.builder;
+    let File { builder, prefixes, .. } = file;
     if mistakes.is_empty() {
         builder.build().map_err(|error| {
-            mistakes.note(0, error.to_string());
+            let (place, text) = place_of(&error, &prefixes);
+            mistakes.note(place, text);
             mistakes.into_problems()
         })
     } else {
@@ -47,11 +51,23 @@ pub fn parse_rules(text: &str) -> Result<Roles, RulesProblems> {
     }
 }
 
+/// The place of a mistake that shows when the roles are compiled, and its text.
+fn place_of(error: &RolesError, prefixes: &BTreeMap<RoleId, (usize, &str)>) -> (usize, String) {
+    if let RolesError::Prefixes { roles, .. } = error
+        && let [Some((_, first)), Some((place, second))] = roles.map(|role| prefixes.get(&role))
+    {
+        return (*place, format!("{error}: {first:?} and {second:?}"));
+    }
+    (0, error.to_string())
+}
+
 /// A file that is being read.
 struct File<'a, 'm> {
     builder: RolesBuilder,
     /// The roles that the file has, by name.
     roles: BTreeMap<&'a str, RoleId>,
+    /// The topic prefixes of roles, and their places: the value, and the name of the role.
+    prefixes: BTreeMap<RoleId, (usize, &'a str)>,
     mistakes: &'m mut Mistakes<'a>,
 }
 
@@ -137,6 +153,7 @@ impl<'a> File<'a, '_> {
             "messages_per_second",
             "bytes_per_second",
             "expiry_max",
+            "topic_prefix",
         ];
         entry.refuse_others(&keys, self.mistakes);
     }
@@ -150,9 +167,28 @@ impl<'a> File<'a, '_> {
         let messages_per_sec_max = self.at_least_one("messages_per_second", entry);
         let bytes_per_sec_max = entry.size("bytes_per_second", self.mistakes);
         let expiry_secs_max = entry.seconds("expiry_max", self.mistakes);
-        let limits =
-            Limits { client_ids, connections_max, messages_per_sec_max, bytes_per_sec_max, expiry_secs_max };
+        let topic_prefix = self.topic_prefix(role, entry);
+        let limits = Limits {
+            client_ids,
+            connections_max,
+            messages_per_sec_max,
+            bytes_per_sec_max,
+            expiry_secs_max,
+            topic_prefix,
+            has_two_prefixes: false,
+        };
         self.builder.limit(role, limits);
+    }
+
+    fn topic_prefix(&mut self, role: RoleId, entry: &Entry<'a>) -> Option<TopicPrefix> {
+        let text = entry.text("topic_prefix", self.mistakes)?;
+        let place = entry.place("topic_prefix");
+        self.prefixes.insert(role, (place, entry.name));
+        let prefix = TopicPrefix::new(text);
+        if let Err(why) = &prefix {
+            self.mistakes.note(place, format!("`{}.topic_prefix` {why}", entry.full));
+        }
+        prefix.ok()
     }
 
     fn at_least_one(&mut self, key: &str, entry: &Entry<'a>) -> Option<u32> {

@@ -96,6 +96,17 @@ impl<'a> Entry<'a> {
         texts
     }
 
+    /// The value of a key that is a text.
+    pub(super) fn text(&self, key: &str, mistakes: &mut Mistakes<'_>) -> Option<&'a str> {
+        let (_, value) = self.find(key)?;
+        let text = value.get_ref().as_str();
+        if text.is_none() {
+            let text = format!("`{}` is a text: write \"…\"", self.full_name(key));
+            mistakes.note(value.span().start, text);
+        }
+        text
+    }
+
     /// The value of a key that is a number. One with a mistake is none.
     pub(super) fn whole_number(&self, key: &str, mistakes: &mut Mistakes<'_>) -> Option<u64> {
         let (_, value) = self.find(key)?;

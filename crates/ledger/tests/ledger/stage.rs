@@ -429,7 +429,8 @@ impl Stage {
         let principal = match ask.user {
             Some(user) => {
                 let claims = |group: &str| Claims::new(vec![group.into()], None).map(Arc::new);
-                let tenant = Some(Arc::new(Tenant { users: "users".into(), mount: "".into() }));
+                let tenant = Tenant { users: "users".into(), ..Tenant::default() };
+                let tenant = Some(Arc::new(tenant));
                 Arc::new(Principal {
                     user: Some(user.into()),
                     is_proved: true,

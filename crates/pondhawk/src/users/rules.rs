@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use auth::{
-    Access, Action, Client, Deciding, Decision, DynamicSecurity, FilterAction, Held, Permissions, Permit,
-    Reason, Rule, RuleKind,
+    Access, Action, Client, Deciding, Decision, DynamicSecurity, FilterAction, Held, NoTopicPrefix,
+    Permissions, Permit, Reason, Rule, RuleKind,
 };
 use base::Claims;
 use config::{Listener, Machine, parse_rules};
@@ -54,6 +54,13 @@ pub(super) fn test(question: &AclQuestion, machine: &Machine) -> Result<Answer, 
     {
         text += &format!("; at QoS {} at most", qos as u8);
     }
+    text += &match access.limits(client).map_or(Ok(None), |limits| limits.topic_prefix_of(client.user)) {
+        Ok(None) => String::new(),
+        Ok(Some(prefix)) => format!("; this client writes no topic with its beginning `{prefix}`"),
+        Err(NoTopicPrefix) => {
+            "; this client cannot connect: it can have no topic prefix of its roles".to_owned()
+        }
+    };
     Ok(Answer { is_allowed: decision.is_allowed, text })
 }
 

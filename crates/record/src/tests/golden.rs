@@ -119,6 +119,7 @@ fn owner(session: Incarnation, claims: Option<Arc<Claims>>) -> Record<'static> {
         rules: "acl".into(),
         users: "pw".into(),
         mount: "m/".into(),
+        prefix: "p/".into(),
         claims,
     }
 }
