@@ -218,9 +218,10 @@ const SECTIONS: &[Section] = &[
             most is shown. They publish at QoS 0 and 1, publish messages of 256 KiB that no attacker receives, store \
             retained messages, and connect, on schedule. A server fails if they lose half of their throughput, if \
             their 99th percentile is above 5 ms and above three times what it was, or if somebody is refused, or \
-            memory or disk are not as before, 30 seconds after the attack.",
-        arguments: "hostile --repeat 3",
-        in_short: "hostile --short --duration 0.4",
+            memory or disk are not as before, 30 seconds after the attack. They log in with a password, which Mosquitto \
+            is not asked to check here.",
+        arguments: "hostile --user innocent --password pond --repeat 3",
+        in_short: "hostile --user innocent --password pond --short --duration 0.4",
         configuration: Some(HOSTILE),
         peers: &[Peer::Mosquitto],
     },
@@ -240,7 +241,12 @@ const SECTIONS: &[Section] = &[
 ];
 
 /// Limits that an attack reaches within seconds.
-const HOSTILE: &str = "[limits]\nmemory_budget_bytes = \"256 MiB\"\n\n[journal]\ndisk_bytes = \"256 MiB\"\n";
+const HOSTILE: &str = "allow_anonymous = true\n\n[limits]\nmemory_budget_bytes = \"256 MiB\"\n\n[journal]\ndisk_bytes = \"256 MiB\"\n\n\
+    [auth]\npassword_file = \"users\"\n";
+
+/// The password file of configurations that have one: `innocent`, with the password `pond`.
+const USERS: &str =
+    "innocent:$argon2id$v=19$m=19456,t=2,p=1$It8nsZTKY5H9gxee$N5oEGWbhWwlQAq9uXTRrU3zz+8MqkLFRfiuN6TS/bCw\n";
 
 const HEAD: &str = "\
 # Benchmarks
@@ -350,7 +356,9 @@ impl Section {
         let serve = "pondhawk serve -p {port} --data-dir data/{port}";
         let Some(configuration) = self.configuration else { return Ok(serve.to_owned()) };
         let path = folder.join(format!("{}.toml", self.name));
-        fs::write(&path, configuration).map_err(|error| format!("{}: {error}", path.display()))?;
+        for (path, text) in [(&path, configuration), (&folder.join("users"), USERS)] {
+            fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
         Ok(format!("{serve} -c {}.toml", self.name))
     }
 

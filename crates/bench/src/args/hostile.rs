@@ -26,6 +26,12 @@ pub(crate) struct HostileArgs {
     /// again
     #[arg(long)]
     pub(crate) short: bool,
+    /// User name of the innocent clients, which are anonymous without one
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// Their password
+    #[arg(short = 'P', long, value_name = "PASSWORD", requires = "user")]
+    pub(crate) password: Option<String>,
     #[command(flatten)]
     pub(crate) comparison: ComparisonArgs,
 }

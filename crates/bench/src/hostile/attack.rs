@@ -1,12 +1,12 @@
 //! The attacks: each does, within what MQTT allows, as much harm as it can.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::innocent::TOPICS;
-use super::packets::{self, Options};
+use super::packets::{self, Credentials, Opening, Options};
 use super::peer::Peer;
 
 /// Topics and client identifiers of attackers.
@@ -32,16 +32,48 @@ pub(super) struct Arena {
     peers: Vec<Peer>,
     /// Never the same twice.
     number: u64,
+    /// The user of the innocent clients.
+    user: String,
 }
 
 impl Arena {
-    pub(super) fn new(address: SocketAddr, divisor: usize) -> Self {
-        Self { address, divisor, peers: Vec::new(), number: 0 }
+    pub(super) fn new(address: SocketAddr, divisor: usize, user: Option<&str>) -> Self {
+        let user = user.unwrap_or("innocent").to_owned();
+        Self { address, divisor, peers: Vec::new(), number: 0, user }
     }
 
     fn next(&mut self) -> u64 {
         self.number += 1;
         self.number
+    }
+
+    /// Sends a CONNECT from each of 100 addresses, with the name and the password of its number, and takes this time for it or
+    /// longer. Nobody waits for the answers. Where the server is not on this machine, all come from one address.
+    ///
+    /// # Errors
+    /// If the server cannot be reached, or lets one of them in.
+    fn guess_within(&mut self, time: Duration, of: impl Fn(u64) -> (String, String)) -> io::Result<()> {
+        let due = Instant::now() + time;
+        for address in 1..=GUESSERS {
+            let number = self.next();
+            let (user, password) = of(number);
+            let opening = Opening {
+                credentials: Some(Credentials { user: &user, password: &password }),
+                ..Opening::default()
+            };
+            let from = self.address.ip().is_loopback().then_some(Ipv4Addr::new(127, 1, 0, address));
+            let mut peer = Peer::open_from(from.map(IpAddr::V4), self.address)?;
+            peer.send(&packets::connect(&format!("{ROOT}-{number}"), opening))?;
+            self.peers.push(peer);
+        }
+        let surplus = self.peers.len().saturating_sub(GUESSING_MAX);
+        for mut peer in self.peers.drain(..surplus) {
+            if packets::accepted(peer.arrived()).is_ok() {
+                return Err(io::Error::other("the server lets a client with a wrong password in"));
+            }
+        }
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        Ok(())
     }
 
     /// A count of the long form, or what is left of it in the short one.
@@ -57,7 +89,10 @@ impl Arena {
     /// Another attacker whose session lasts so long.
     fn join_for(&mut self, expiry_secs: u32) -> io::Result<&mut Peer> {
         let id = format!("{ROOT}-{}", self.next());
-        self.peers.push(Peer::connect(self.address, &packets::connect(&id, true, expiry_secs))?);
+        self.peers.push(Peer::connect(
+            self.address,
+            &packets::connect(&id, Opening { expiry_secs, ..Opening::default() }),
+        )?);
         Ok(self.peers.last_mut().expect("pushed just now"))
     }
 
@@ -396,10 +431,11 @@ pub(super) const ATTACKS: &[Attack] = &[
         },
         strike: |arena| {
             let (topic, payload) = (format!("{ROOT}/will"), vec![b'w'; 60_000]);
+            let will = Some((topic.as_str(), payload.as_slice()));
             let clients = arena.count(1_000);
             for _ in 0..clients {
                 let id = format!("{ROOT}-{}", arena.next());
-                let connect = packets::connect_with_will(&id, true, 0, Some((&topic, &payload)));
+                let connect = packets::connect(&id, Opening { will, ..Opening::default() });
                 arena.peers.push(Peer::connect(arena.address, &connect)?);
             }
             arena.peers.truncate(1);
@@ -407,11 +443,26 @@ pub(super) const ATTACKS: &[Attack] = &[
         },
     },
     Attack {
+        name: "wrong-passwords",
+        what: "Up to 10,000 wrong passwords a second, from 100 addresses, for the user of the innocent clients.",
+        prepare: |_| Ok(()),
+        strike: wrong_passwords,
+    },
+    Attack {
+        name: "strangers",
+        what: "500 users a second whom nobody knows, from 100 addresses. They wait for their answers.",
+        prepare: |_| Ok(()),
+        strike: strangers,
+    },
+    Attack {
         name: "takeovers",
         what: "Connections take one client identifier from each other as fast as they can.",
         prepare: |_| Ok(()),
         strike: |arena| {
-            let connect = packets::connect(&format!("{ROOT}-one"), false, 3_600);
+            let connect = packets::connect(
+                &format!("{ROOT}-one"),
+                Opening { resumes: true, expiry_secs: 3_600, ..Opening::default() },
+            );
             for _ in 0..16 {
                 let mut peer = Peer::open(arena.address)?;
                 peer.send(&connect)?;
@@ -472,7 +523,7 @@ fn last_words(arena: &mut Arena) -> io::Result<()> {
     for _ in 0..32 {
         let number = arena.next();
         let filter = format!("{ROOT}/words/{number}/+");
-        let mut words = packets::connect(&format!("{ROOT}-{number}"), true, 0);
+        let mut words = packets::connect(&format!("{ROOT}-{number}"), Opening::default());
         words.extend(packets::subscribe(1, [&filter], 1));
         words.extend(packets::unsubscribe(2, &filter));
         words.extend(packets::DISCONNECT);
@@ -481,6 +532,21 @@ fn last_words(arena: &mut Arena) -> io::Result<()> {
         leaving.push(peer);
     }
     leaving.into_iter().try_for_each(Peer::finish)
+}
+
+/// Addresses of clients that guess.
+const GUESSERS: u8 = 100;
+
+/// Connections of clients that guess, at a time. The oldest are closed.
+const GUESSING_MAX: usize = 3_000;
+
+fn wrong_passwords(arena: &mut Arena) -> io::Result<()> {
+    let user = arena.user.clone();
+    arena.guess_within(Duration::from_millis(10), |number| (user.clone(), format!("no {number}")))
+}
+
+fn strangers(arena: &mut Arena) -> io::Result<()> {
+    arena.guess_within(Duration::from_millis(200), |number| (format!("stranger-{number}"), "pond".to_owned()))
 }
 
 fn join_groups(arena: &mut Arena, groups: usize) -> io::Result<()> {
@@ -496,11 +562,12 @@ fn join_groups(arena: &mut Arena, groups: usize) -> io::Result<()> {
 fn absent_members(arena: &mut Arena) -> io::Result<()> {
     const AT_A_TIME: usize = 100;
     let members = arena.count(10_000);
+    let lasting = Opening { expiry_secs: 3_600, ..Opening::default() };
     let mut away = 0;
     while away < members {
         let mut leaving = Vec::new();
         for _ in 0..AT_A_TIME.min(members - away) {
-            let mut words = packets::connect(&format!("{ROOT}-{}", arena.next()), true, 3_600);
+            let mut words = packets::connect(&format!("{ROOT}-{}", arena.next()), lasting);
             words.extend(packets::subscribe(1, [format!("$share/absent/{TOPICS}/#")], 0));
             let mut peer = Peer::open(arena.address)?;
             peer.send(&words)?;

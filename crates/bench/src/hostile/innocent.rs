@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
-use super::packets::{self, Options};
+use super::packets::{self, Credentials, Opening, Options};
 use super::peer::Peer;
 use crate::load::{latencies, nanos};
 
@@ -84,6 +84,19 @@ impl Habit {
     }
 }
 
+/// The user name and the password of the innocent clients.
+#[derive(Debug, Clone)]
+pub(super) struct Login {
+    pub(super) user: String,
+    pub(super) password: String,
+}
+
+impl Login {
+    fn credentials(&self) -> Credentials<'_> {
+        Credentials { user: &self.user, password: &self.password }
+    }
+}
+
 /// Figures of one habit in one phase.
 #[derive(Debug, Clone)]
 pub(super) struct Account {
@@ -113,13 +126,18 @@ pub(super) struct Innocents {
 
 impl Innocents {
     /// Starts one client of each habit.
-    pub(super) fn start(address: SocketAddr) -> Self {
+    pub(super) fn start(address: SocketAddr, login: Option<&Login>) -> Self {
         let is_over = Arc::new(AtomicBool::new(false));
         let (mut accounts, mut threads) = (Vec::new(), Vec::new());
         for habit in Habit::ALL {
             let account = Arc::new(Mutex::new(Account::new(habit)));
-            let client =
-                Client { habit, address, account: Arc::clone(&account), is_over: Arc::clone(&is_over) };
+            let client = Client {
+                habit,
+                address,
+                login: login.cloned(),
+                account: Arc::clone(&account),
+                is_over: Arc::clone(&is_over),
+            };
             accounts.push(account);
             threads.push(thread::spawn(move || client.run()));
         }
@@ -193,6 +211,7 @@ fn lock(account: &Mutex<Account>) -> MutexGuard<'_, Account> {
 struct Client {
     habit: Habit,
     address: SocketAddr,
+    login: Option<Login>,
     account: Arc<Mutex<Account>>,
     is_over: Arc<AtomicBool>,
 }
@@ -263,9 +282,14 @@ impl Client {
         Ok(())
     }
 
+    fn connect(&self) -> Vec<u8> {
+        let credentials = self.login.as_ref().map(Login::credentials);
+        packets::connect(&self.habit.client_id(), Opening { credentials, ..Opening::default() })
+    }
+
     /// Connects, and subscribes to what it publishes itself.
     fn arrive(&self) -> io::Result<Peer> {
-        let mut peer = Peer::connect(self.address, &packets::connect(&self.habit.client_id(), true, 0))?;
+        let mut peer = Peer::connect(self.address, &self.connect())?;
         if self.habit != Habit::Stored {
             let qos = u8::from(self.habit != Habit::Flow);
             peer.send(&packets::subscribe(1, [self.habit.topic()], qos))?;
@@ -275,7 +299,7 @@ impl Client {
     }
 
     fn call(&self) -> io::Result<()> {
-        let mut peer = Peer::connect(self.address, &packets::connect(&self.habit.client_id(), true, 0))?;
+        let mut peer = Peer::connect(self.address, &self.connect())?;
         peer.send(&packets::subscribe(1, ["+/calls/from/time/to/time/to/+/you"], 0))?;
         packets::subscribed(&peer.wait_for(packets::SUBACK)?)?;
         peer.send(&packets::DISCONNECT)

@@ -32,7 +32,7 @@ use crate::server::Contender;
 use crate::table::{Section, Table};
 
 use self::attack::{ATTACKS, Arena, Attack, Conduct};
-use self::innocent::Innocents;
+use self::innocent::{Innocents, Login};
 use self::verdict::{Finding, Held, Look, Round, Rules};
 
 /// Descriptors that attackers may need.
@@ -62,6 +62,7 @@ pub(crate) fn run(args: HostileArgs, own_words: &[&str]) -> Result<ExitCode> {
         rounds: args.comparison.repeat,
         rules: if args.short { Rules::SHORT } else { Rules::LONG },
         cpus: args.comparison.server_cpu.clone(),
+        login: args.user.map(|user| Login { user, password: args.password.unwrap_or_default() }),
     };
     if let Some(cpus) = &args.comparison.pin {
         cpus.confine_this_thread()?;
@@ -112,6 +113,8 @@ struct Plan {
     rounds: u32,
     rules: Rules,
     cpus: Option<host::CpuList>,
+    /// The login of the innocent clients; without one they are anonymous.
+    login: Option<Login>,
 }
 
 impl Plan {
@@ -162,7 +165,7 @@ impl Plan {
     fn meet(&self, attack: &Attack, contender: &Contender, interrupt: &Interrupt) -> Result<Round> {
         let server = contender.start(self.cpus.as_ref(), interrupt)?;
         let (address, process) = (server.target.address, server.target.process);
-        let innocents = Innocents::start(address);
+        let innocents = Innocents::start(address, self.login.as_ref());
         // Connections are made, and caches are warm.
         self.wait(self.duration / 4, interrupt)?;
         innocents.take();
@@ -171,7 +174,8 @@ impl Plan {
         if let Some(process) = process {
             process.reset_peak();
         }
-        let mut arena = Arena::new(address, self.divisor);
+        let mut arena =
+            Arena::new(address, self.divisor, self.login.as_ref().map(|login| login.user.as_str()));
         let conduct = thread::scope(|scope| {
             let attackers = scope.spawn(|| {
                 host::yield_to_others();

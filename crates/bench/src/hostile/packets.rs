@@ -21,19 +21,30 @@ const USER_PROPERTY: u8 = 0x26;
 /// Reason codes from here on are errors.
 const FIRST_ERROR: u8 = 0x80;
 
-/// A CONNECT of a session that outlives its connection by this number of seconds.
-pub(super) fn connect(client_id: &str, is_clean: bool, expiry_secs: u32) -> Vec<u8> {
-    connect_with_will(client_id, is_clean, expiry_secs, None)
+/// Fields of a CONNECT beside the client identifier.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Opening<'a> {
+    /// Whether an earlier session goes on.
+    pub(super) resumes: bool,
+    /// Time that the session outlives its connection, in seconds.
+    pub(super) expiry_secs: u32,
+    /// Topic and payload of the will.
+    pub(super) will: Option<(&'a str, &'a [u8])>,
+    pub(super) credentials: Option<Credentials<'a>>,
 }
 
-/// The same, with a will: topic and payload.
-pub(super) fn connect_with_will(
-    client_id: &str,
-    is_clean: bool,
-    expiry_secs: u32,
-    will: Option<(&str, &[u8])>,
-) -> Vec<u8> {
-    let flags = if is_clean { 2 } else { 0 } | if will.is_some() { 4 } else { 0 };
+/// A user name and a password.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Credentials<'a> {
+    pub(super) user: &'a str,
+    pub(super) password: &'a str,
+}
+
+/// Writes a CONNECT packet.
+pub(super) fn connect(client_id: &str, opening: Opening<'_>) -> Vec<u8> {
+    let Opening { resumes, expiry_secs, will, credentials } = opening;
+    let flags = [(!resumes, 0x02), (will.is_some(), 0x04), (credentials.is_some(), 0xC0)];
+    let flags = flags.iter().map(|(is_set, flag)| if *is_set { *flag } else { 0 }).sum();
     let mut body = vec![0, 4, b'M', b'Q', b'T', b'T', 5, flags, 0, 0, 5, SESSION_EXPIRY_INTERVAL];
     body.extend(expiry_secs.to_be_bytes());
     text(client_id.as_bytes(), &mut body);
@@ -41,6 +52,10 @@ pub(super) fn connect_with_will(
         body.push(0);
         text(topic.as_bytes(), &mut body);
         text(payload, &mut body);
+    }
+    if let Some(Credentials { user, password }) = credentials {
+        text(user.as_bytes(), &mut body);
+        text(password.as_bytes(), &mut body);
     }
     packet(0x10, &body)
 }
@@ -200,8 +215,20 @@ mod tests {
 
     #[test]
     fn attacks_speak_mqtt_where_they_mean_to() {
-        assert!(matches!(decode(&connect("a", true, 5)), Packet::Connect(_)));
-        assert!(matches!(decode(&connect_with_will("a", true, 5, Some(("t", b"x")))), Packet::Connect(_)));
+        let (will, expiry_secs) = (Some(("t", &b"x"[..])), 5);
+        let credentials = Some(Credentials { user: "frog", password: "pond" });
+        let openings = [
+            Opening::default(),
+            Opening { resumes: true, expiry_secs, ..Opening::default() },
+            Opening { will, ..Opening::default() },
+            Opening { credentials, will, ..Opening::default() },
+        ];
+        for opening in openings {
+            let bytes = connect("a", opening);
+            let Packet::Connect(decoded) = decode(&bytes) else { panic!("{bytes:?} is no CONNECT") };
+            assert_eq!(decoded.will.is_some(), opening.will.is_some());
+            assert_eq!(decoded.user_name().is_some(), opening.credentials.is_some());
+        }
         let options = Options {
             qos: 1,
             retain: true,

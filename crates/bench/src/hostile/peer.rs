@@ -1,8 +1,10 @@
 //! One connection of an attacker or of an innocent client: blocking, and free to send any bytes.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
 
 use super::packets;
 
@@ -26,7 +28,20 @@ impl Peer {
     /// # Errors
     /// If the server does not accept it.
     pub(super) fn open(address: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
+        Self::open_from(None, address)
+    }
+
+    /// The same from an address of this machine, if one is given.
+    ///
+    /// # Errors
+    /// If this machine does not have the address, or the server does not accept the connection.
+    pub(super) fn open_from(from: Option<IpAddr>, address: SocketAddr) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        if let Some(from) = from {
+            socket.bind(&SocketAddr::new(from, 0).into())?;
+        }
+        socket.connect_timeout(&address.into(), PATIENCE)?;
+        let stream = TcpStream::from(socket);
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
@@ -96,6 +111,16 @@ impl Peer {
             }
         };
         is_open && self.stream.set_nonblocking(false).is_ok()
+    }
+
+    /// The bytes that have arrived and that nobody has read, without waiting for more.
+    pub(super) fn arrived(&mut self) -> &[u8] {
+        if self.stream.set_nonblocking(true).is_ok() {
+            // The server may have ended the connection.
+            let _ = self.read();
+            let _ = self.stream.set_nonblocking(false);
+        }
+        &self.received
     }
 
     /// Sends as much as the system takes at once, without waiting for the server.
