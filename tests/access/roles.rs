@@ -47,9 +47,15 @@ fn start(rules: &str, data_dir: Option<PathBuf>) -> (Place, Broker) {
 }
 
 fn broker(place: &Place, data_dir: Option<PathBuf>) -> Broker {
+    broker_with(place, "", data_dir)
+}
+
+/// The same with these keys too.
+fn broker_with(place: &Place, keys: &str, data_dir: Option<PathBuf>) -> Broker {
     let (users, rules) = (place.path("users"), place.path("roles.toml"));
-    let settings =
-        format!("[auth]\npassword_file = {users:?}\nrules_file = {rules:?}\n[sys]\ninterval = \"1s\"\n");
+    let settings = format!(
+        "[auth]\npassword_file = {users:?}\nrules_file = {rules:?}\n[sys]\ninterval = \"1s\"\n{keys}"
+    );
     Broker::start(&Options { shards: 2, settings, data_dir, ..Options::default() })
 }
 
@@ -189,6 +195,56 @@ fn messages_that_come_too_fast_are_all_delivered() {
         }
         bob.expect(&[0xD0, 0]);
         [ann, bob].into_iter().for_each(Client::leave);
+    }
+}
+
+/// The bound of a user's queue is that of its roles at the moment, also after a restart, and others have that of all.
+#[test]
+fn queues_have_the_bounds_of_roles_after_a_reload_and_a_restart_too() {
+    let data = TempDir::new().expect("a directory");
+    let directory = || Some(data.path().to_owned());
+    let rules = |limit: &str| format!("{OPEN}[roles.small]\n{limit}[users.bob]\nroles = [\"small\"]\n");
+    let place = Place::new("");
+    place.write("roles.toml", &rules("queue_messages = 3\n"));
+    let keys = "[sessions]\nqueue_messages = 6\nqueue_full = \"drop-newest\"\n";
+    let start = || broker_with(&place, keys, directory());
+    let session = |user| lasting(Version::V5, user).of(user, user);
+    let mut broker = start();
+    for user in ["ann", "bob"] {
+        let mut client = broker.client_with(&session(user));
+        assert_eq!(subscribe(&mut client, "a", 1), 1);
+        client.leave();
+    }
+    // Publishes eight messages, and looks at the first that wait for bob and for ann.
+    let check = |broker: &Broker, of_bob: usize, of_ann: usize| {
+        let mut publisher = broker.client_with(&Connect::new(Version::V5, "p").of("ann", "ann"));
+        for number in b'1'..=b'8' {
+            assert_eq!(publish(&mut publisher, "a", &[number]), 0);
+        }
+        publisher.leave();
+        for (user, most) in [("bob", of_bob), ("ann", of_ann)] {
+            let mut client = broker.client_with(&session(user));
+            // All that waits comes in one piece.
+            let found: Vec<u8> = (0..most).flat_map(|_| next_payload(&mut client)).collect();
+            assert_eq!(found, b"12345678"[..most], "{user}");
+            client.expect_only_pong();
+            client.leave();
+        }
+    };
+    check(&broker, 3, 6);
+    for (limit, expected) in [
+        ("queue_messages = 5\n", 5),
+        ("queue_messages = 900\n", 6),
+        ("queue_bytes = 200\n", 2),
+        ("", 6),
+        ("queue_messages = 2\n", 2),
+    ] {
+        place.write("roles.toml", &rules(limit));
+        place.reload(&broker, IN_USE);
+        check(&broker, expected, 6);
+        assert!(broker.stop().success());
+        broker = start();
+        check(&broker, expected, 6);
     }
 }
 

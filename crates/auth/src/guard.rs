@@ -1,13 +1,15 @@
 //! The users, rules and bans at one time, and the place from which all threads take them.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use base::{Principal, Realm, Subscriber, Tenant};
 use topic::{TopicFilter, TopicName};
 use wire::Qos;
 
-use crate::{Access, Action, Bans, Client, Decision, DynamicSecurity, FilterAction, Permit, Reason, Voucher};
+use crate::{
+    Access, Action, Bans, Client, Decision, DynamicSecurity, FilterAction, Limits, Permit, Reason, Voucher,
+};
 
 /// The users and rules of all listeners at one time. Nothing in it ever changes.
 #[derive(Debug)]
@@ -161,6 +163,13 @@ impl Realms {
         self.all.get(usize::from(realm.0)).map(|(_, access)| &**access)
     }
 
+    /// The limits of a user by its roles and by the groups of its token, if there are roles.
+    #[must_use]
+    pub fn limits(&self, principal: &Principal) -> Option<Arc<Limits>> {
+        let any_client_id = "";
+        self.access(principal.realm)?.limits(Client::of(principal, any_client_id))
+    }
+
     /// Dynamic security, if a realm has some. All realms that have some have the same.
     #[must_use]
     pub fn dynamic_security(&self) -> Option<&Arc<DynamicSecurity>> {
@@ -298,6 +307,7 @@ impl Realms {
 pub struct Guard {
     current: RwLock<Arc<Realms>>,
     has_rules: AtomicBool,
+    replaced: AtomicU32,
     bans: RwLock<Arc<Bans>>,
     has_bans: AtomicBool,
 }
@@ -322,11 +332,19 @@ impl Guard {
         self.has_rules.load(Ordering::Relaxed)
     }
 
+    /// The number of the current users and rules, which is never 0. What was found out with the same number still holds. Ask
+    /// for the number first, and then for the rules. Costs one load.
+    #[must_use]
+    pub fn generation(&self) -> u32 {
+        self.replaced.load(Ordering::SeqCst).wrapping_add(1).max(1)
+    }
+
     /// Puts other users and rules in the place of the current ones.
     pub fn replace(&self, realms: Realms) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         self.has_rules.store(realms.has_rules(), Ordering::SeqCst);
         *current = Arc::new(realms);
+        self.replaced.fetch_add(1, Ordering::SeqCst);
     }
 
     /// The current bans, ended ones included.
@@ -488,7 +506,9 @@ mod tests {
     fn a_guard_hands_out_what_was_put_last() {
         let guard = Guard::default();
         assert!(!guard.has_rules() && may_read(&guard.current(), Realm(0)));
+        let before = guard.generation();
         guard.replace(Realms::new(vec![("".into(), rules(""))]));
+        assert!(guard.generation() != before && guard.generation() == guard.generation());
         assert!(guard.has_rules() && !may_read(&guard.current(), Realm(0)));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::{ConnectionId, Identity, QueueId, Subscriber};
 use index::DeepShape;
 use protocol::{Deliver, EntryId};
-use session::Session;
+use session::{Bound, Session};
 use wire::PacketId;
 
 use crate::control::Controlling;
@@ -104,6 +104,8 @@ pub(crate) struct Aside {
     pub(crate) denied: u64,
     /// The limits of its messages in each second, if its roles have some.
     pub(crate) pace: Option<Box<Pace>>,
+    /// The bound of the messages that wait behind its window, if its roles have one.
+    pub(crate) role_bound: Option<Bound>,
 }
 
 /// Of a client that has none of it.
@@ -131,6 +133,7 @@ macro_rules! nothing {
             controlling: None,
             denied: 0,
             pace: None,
+            role_bound: None,
         }
     };
 }

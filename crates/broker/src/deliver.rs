@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::{Budget, ConnectionId, Identifiers, Interest, Level, Message, Now, Subscriber};
 use index::Target;
 use protocol::{Command, Delivered};
-use session::{Wait, Waiting};
+use session::{Bound, Wait, Waiting};
 use wire::{
     DisconnectReason, Publish, PublishTopic, Qos, ReasonCode, SubscriptionIdentifiers, numbered_packets,
 };
@@ -248,7 +248,9 @@ impl Shard {
             let why = "there is no memory for the messages that wait for the client";
             return self.end_for_memory(id, why, to);
         }
-        match client.session.wait(waiting, &self.settings) {
+        // What a group lends is bounded by the group.
+        let bound = if is_ours { client.waiting_bound(&self.settings) } else { Bound::of(&self.settings) };
+        match client.session.wait_within(waiting, bound) {
             Wait::Waits => {
                 self.counters.waiting.add(u64::from(is_ours));
                 if !is_ours {

@@ -14,6 +14,7 @@ use crate::ending::{By, Ending};
 use crate::kinds::Kinds;
 use crate::mount::{Mount, TOO_LONG};
 use crate::pace::Pace;
+use crate::rights::role_bound;
 use crate::{Effects, Shard};
 
 mod bearer;
@@ -240,9 +241,9 @@ impl Shard {
         mut principal: Principal,
         to: &mut Outside<'_, impl Effects>,
     ) {
-        let named = auth::Client::of(&principal, &claim.subscriber.client_id);
-        let limits = self.limits(principal.realm, named);
-        let prefix = limits.as_ref().map_or(Ok(None), |limits| limits.topic_prefix_of(named.user));
+        let limits = self.limits(&principal);
+        let user = principal.user.as_deref();
+        let prefix = limits.as_ref().map_or(Ok(None), |limits| limits.topic_prefix_of(user));
         if let Ok(Some(prefix)) = &prefix {
             principal.set_prefix(prefix);
         }
@@ -265,6 +266,7 @@ impl Shard {
                 claim.expiry_secs = client.session.expiry_secs();
                 client.make_aside().expiry_secs_max = Some(most);
             }
+            client.set_role_bound(role_bound(&limits));
             if let Some(pace) = Pace::new(&limits, to.now) {
                 client.make_aside().pace = Some(pace);
             }
@@ -379,6 +381,7 @@ impl Shard {
     pub(crate) fn recheck_some(&mut self, to: &mut Outside<'_, impl Effects>) {
         let Some(from) = self.rechecked else { return };
         let until = from.saturating_add(RECHECKED_PER_TURN);
+        self.rebound_some(from..until);
         let realms = self.guard.current();
         let why = |id, subscriber: &Subscriber| {
             self.is_banned(id, subscriber, to).then_some(BAN).or_else(|| gone(subscriber, &realms))

@@ -1,15 +1,42 @@
 //! The rules about topics, on the ways of messages that no cached route covers.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use auth::{Action, Limits, Realms};
-use base::{ConnectionId, Realm, Subscriber};
+use base::{ConnectionId, Principal, Subscriber};
+use session::{Bound, Settings};
 use topic::{TopicFilter, TopicName};
 use wire::Qos;
 
 use crate::client::Client;
 use crate::effects::Outside;
 use crate::{Effects, Notice, Shard};
+
+/// The bound of the messages that wait for a client by its roles, if they have one.
+pub(crate) fn role_bound(limits: &Limits) -> Option<Bound> {
+    let (messages, bytes) = (limits.queue_messages_max, limits.queue_bytes_max);
+    let size = |most: Option<u64>| most.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
+    let bound = Bound { messages: size(messages.map(u64::from)), bytes: size(bytes) };
+    (messages.is_some() || bytes.is_some()).then_some(bound)
+}
+
+impl Client {
+    /// Sets the bound of its roles.
+    pub(crate) fn set_role_bound(&mut self, bound: Option<Bound>) {
+        if bound.is_some() || self.aside_mut().is_some() {
+            self.make_aside().role_bound = bound;
+            self.tidy();
+        }
+    }
+
+    /// The bound of the messages that wait behind its window: the lower one of all clients' and of its roles'.
+    pub(crate) fn waiting_bound(&self, settings: &Settings) -> Bound {
+        let all = Bound::of(settings);
+        let own = self.aside().role_bound.unwrap_or(all);
+        Bound { messages: all.messages.min(own.messages), bytes: all.bytes.min(own.bytes) }
+    }
+}
 
 impl Shard {
     /// The current rules, if there are any.
@@ -24,8 +51,30 @@ impl Shard {
     }
 
     /// The limits of a client by the rules of this moment, if it has some.
-    pub(crate) fn limits(&self, realm: Realm, client: auth::Client<'_>) -> Option<Arc<Limits>> {
-        self.rules()?.access(realm)?.limits(client)
+    pub(crate) fn limits(&self, principal: &Principal) -> Option<Arc<Limits>> {
+        self.rules()?.limits(principal)
+    }
+
+    /// Takes over the bounds of the messages that wait for clients from their roles, after a change of rules.
+    pub(crate) fn rebound_some(&mut self, slots: Range<u32>) {
+        let rules = self.rules();
+        for (id, bound) in self.role_bounds(slots, rules.as_deref()) {
+            if let Some(client) = self.clients.get_mut(id) {
+                client.set_role_bound(bound);
+            }
+        }
+    }
+
+    /// The clients whose roles have other bounds than before, with these.
+    fn role_bounds(&self, slots: Range<u32>, rules: Option<&Realms>) -> Vec<(ConnectionId, Option<Bound>)> {
+        let bound = |client: &Client| {
+            let principal = client.subscriber.as_ref()?.principal();
+            let limits = rules?.limits(&principal)?;
+            role_bound(&limits)
+        };
+        let clients = self.clients.in_slots(slots).map(|(id, client)| (id, bound(client), client));
+        let changed = clients.filter(|(_, bound, client)| *bound != client.aside().role_bound);
+        changed.map(|(id, bound, _)| (id, bound)).collect()
     }
 
     /// The highest QoS at which a client may subscribe to a filter, as a function that holds the rules.

@@ -89,6 +89,16 @@ fn limits_of_several_roles_add_up() {
     assert!(permits(Some("ann"), "ann-1") && permits(Some("ann"), "x") && !permits(Some("ann"), "ann"));
     let secs = [None, Some("bob"), Some("ann")].map(|user| limits(user).expiry_secs_max);
     assert_eq!(secs, [None, Some(7_200), Some(86_400)]);
+    let roles = self::roles(
+        "[roles.a]\nqueue_messages = 3\n[roles.b]\nqueue_messages = 2\nqueue_bytes = \"64 KiB\"\n\
+         [every_user]\nroles = [\"a\"]\n[users.ann]\nroles = [\"b\"]\n",
+    );
+    let queue = |user| {
+        let limits = roles.limits(Client { user, client_id: "c1", claims: None });
+        (limits.queue_messages_max, limits.queue_bytes_max)
+    };
+    let all = [None, Some("bob"), Some("ann")].map(queue);
+    assert_eq!(all, [(None, None), (Some(3), None), (Some(3), Some(65_536))]);
 }
 
 #[test]
@@ -179,6 +189,8 @@ const MISTAKES: &[(&str, &str)] = &[
         "[roles.a]\nbytes_per_second = \"1 MB\"",
         "line 2, column 20: `roles.a.bytes_per_second` is a number of bytes",
     ),
+    ("[roles.a]\nqueue_messages = 0", "line 2, column 18: `roles.a.queue_messages` is from 1 to"),
+    ("[roles.a]\nqueue_bytes = 0", "line 2, column 15: `roles.a.queue_bytes` is a number of bytes"),
     ("[roles.a]\nmax_qos = -1", "line 2, column 11: `roles.a.max_qos` cannot be negative"),
     ("[roles.a]\nexpiry_max = 5", "line 2, column 14: `roles.a.expiry_max` is a time of at least one second"),
     ("[roles.a]\nexpiry_max = \"10 ms\"", "line 2, column 14: `roles.a.expiry_max` is a time of at least"),

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use base::{Interest, Message, Now};
 
+use crate::Ledger;
+use crate::bounds::Bounds;
 use crate::entry::Entry;
 use crate::group::Group;
 use crate::in_flight::State;
+use crate::lines::Line;
 use crate::queue::Queue;
 use crate::record::{Incarnation, MessageId};
 use crate::session::Session;
-use crate::{Ledger, Settings};
 
 /// Everything that lasts. See [`Ledger::census`].
 #[derive(Debug, Clone)]
@@ -90,10 +92,12 @@ impl Ledger {
     /// groups.
     #[must_use]
     pub fn over_limits(&self) -> OverLimits {
-        let Settings { queue_messages_max, queue_bytes_max, .. } = self.settings;
-        let is_over = |queue: &&Queue| queue.len() > queue_messages_max || queue.bytes() > queue_bytes_max;
-        let queues = self.lines.iter().map(|line| &line.queue);
-        OverLimits { retained_bytes: self.retained.over_bytes(), queues: queues.filter(is_over).count() }
+        let is_over = |line: &&Line| {
+            let Bounds { messages, bytes } = line.bounds(&self.settings);
+            line.queue.len() > messages || line.queue.bytes() > bytes
+        };
+        let queues = self.lines.iter().filter(is_over).count();
+        OverLimits { retained_bytes: self.retained.over_bytes(), queues }
     }
 
     /// How many messages wait though they have expired. The ledger looks at some of them each second, and takes those out
@@ -179,7 +183,7 @@ mod tests {
     use wire::{PacketId, Qos};
 
     use super::*;
-    use crate::{Granted, Queued, Record, WillFate};
+    use crate::{Granted, Queued, Record, Settings, WillFate};
 
     fn enqueue(id: u64, queues: &[u64], is_retained: bool) -> Record<'static> {
         let body = Message::of_server("a", b"1").expect("a topic");

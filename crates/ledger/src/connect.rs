@@ -147,6 +147,7 @@ impl Ledger {
         drop(group);
         let session = self.lines.session_mut(id).expect("it was there before this was recorded");
         session.subscriber.set_principal(principal);
+        session.role_bounds.forget();
         let lasting = session.lasting.as_mut().expect("what a client has without a connection lasts");
         if lasting.will.take().is_some_and(|will| will.due_ms.is_some()) {
             subtract(&self.gauges.wills_pending, 1);

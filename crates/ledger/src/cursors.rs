@@ -9,12 +9,12 @@ use base::{ConnectionId, Interest, Message, Now, Place, QueueId, ShardId};
 use topic::TopicFilter;
 use wire::Qos;
 
-use crate::lines::Owner;
+use crate::bounds::Bounds;
 use crate::queue::Queue;
 use crate::record::Incarnation;
 use crate::retained::{Cursor, Step, Stride, Upto};
 use crate::session::{Live, Unfinished};
-use crate::{Effects, Ledger, RETRY_MS, Record, Settings};
+use crate::{Effects, Ledger, RETRY_MS, Record};
 use protocol::{CursorId, Reply};
 
 /// One step of a retained cursor ends with the message that reaches this size, or after looking at as many values, so
@@ -25,16 +25,16 @@ const STRIDE: Stride = Stride { bytes: 64 * 1024, visits: 1_000 };
 const FIRST_STRIDE: Stride = Stride { bytes: 1, visits: 2 };
 
 /// How much a cursor brings to a session at a time: it must never fill its queue.
-fn stride(settings: &Settings) -> Stride {
+fn stride(bounds: Bounds) -> Stride {
     Stride {
-        bytes: STRIDE.bytes.min(settings.queue_bytes_max / 4),
-        visits: STRIDE.visits.min(settings.queue_messages_max / 4).max(1),
+        bytes: STRIDE.bytes.min(bounds.bytes / 4),
+        visits: STRIDE.visits.min(bounds.messages / 4).max(1),
     }
 }
 
 /// Whether so little waits for a session that a cursor may bring more: a queue that is never empty does not stop it.
-fn is_short(queue: &Queue, settings: &Settings) -> bool {
-    let stride = stride(settings);
+fn is_short(queue: &Queue, bounds: Bounds) -> bool {
+    let stride = stride(bounds);
     queue.len() < stride.visits && queue.bytes() < stride.bytes.max(1)
 }
 
@@ -182,7 +182,9 @@ impl Ledger {
         cursor.from = unfinished.from.clone();
         let last_at_most_once = unfinished.live_behind(online, last);
         cursor.upto = Upto { last: unfinished.last, last_at_most_once, granted };
-        self.cursors.open(key, cursor, stride(&self.settings), Some(queue));
+        let bounds = self.lines.find(queue).map(|line| line.bounds(&self.settings));
+        let stride = stride(bounds.unwrap_or_else(|| Bounds::of(&self.settings)));
+        self.cursors.open(key, cursor, stride, Some(queue));
         true
     }
 
@@ -369,20 +371,18 @@ impl Ledger {
             return self.cursors.later.push_back((now.monotonic_ms + RETRY_MS, key));
         }
         let line = walk.session.and_then(|queue| self.lines.find_mut(queue));
-        let online = line.and_then(|line| match &mut line.owner {
-            Owner::Session(session) => Some((session.online.as_mut()?, &line.queue)),
-            Owner::Group(_) => None,
-        });
-        match online {
-            Some((online, queue)) if !is_short(queue, &self.settings) => online.parked.push(key),
-            _ => self.cursors.ask(key),
+        let line = line.filter(|line| !is_short(&line.queue, line.bounds(&self.settings)));
+        match line.and_then(|line| line.session_mut()?.online.as_mut()) {
+            Some(online) => online.parked.push(key),
+            None => self.cursors.ask(key),
         }
     }
 
     /// Lets the cursors of a session go on if little waits in its queue.
     pub(crate) fn unpark(&mut self, queue: QueueId) {
         let settings = &self.settings;
-        let line = self.lines.find_mut(queue).filter(|line| is_short(&line.queue, settings));
+        let line = self.lines.find_mut(queue);
+        let line = line.filter(|line| is_short(&line.queue, line.bounds(settings)));
         if let Some(online) = line.and_then(|line| line.session_mut()?.online.as_mut()) {
             std::mem::take(&mut online.parked).into_iter().for_each(|key| self.cursors.ask(key));
         }

@@ -17,6 +17,7 @@ mod acknowledge;
 mod ask;
 mod blocks;
 mod bodies;
+mod bounds;
 mod brake;
 mod census;
 mod claims;

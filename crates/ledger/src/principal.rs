@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use auth::{Action, Client, Realms};
+use auth::{Action, Realms};
 use base::{Message, Principal, QueueId, Subscriber, Tenant};
 
 use crate::record::{Incarnation, MessageId};
@@ -39,9 +39,9 @@ impl Ledger {
     pub(crate) fn has_enough_connections(&self, claim: &Claim) -> bool {
         let Some(rules) = self.rules() else { return false };
         let principal = claim.subscriber.principal();
-        let client = Client::of(&principal, &claim.subscriber.client_id);
-        let limits = rules.access(principal.realm).and_then(|access| access.limits(client));
-        let Some(most) = limits.and_then(|limits| limits.connections_max) else { return false };
+        let Some(most) = rules.limits(&principal).and_then(|limits| limits.connections_max) else {
+            return false;
+        };
         let holder = self.claims.find(&claim.subscriber.client_id).and_then(|client| client.holder.as_ref());
         let is_own = holder.is_some_and(|holder| {
             holder.principal.user == principal.user && holder.principal.tenant == principal.tenant

@@ -170,6 +170,7 @@ impl Replay {
             let principal = self.principal_of(incarnation);
             if let Some(session) = self.ledger.lines.session(id) {
                 session.subscriber.set_principal(principal);
+                session.role_bounds.forget();
             }
             self.put_in_order(id);
             self.resubscribe(id);

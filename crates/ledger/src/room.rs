@@ -2,6 +2,7 @@
 
 use base::{Budget, Message, QueueId};
 
+use crate::bounds::Bounds;
 use crate::group::{Group, Inherited};
 use crate::lines::{Line, Owner};
 use crate::{QueueFull, Settings};
@@ -45,7 +46,8 @@ impl Line {
             return Room::Absent;
         }
         let bytes = message.size_bytes();
-        let (messages_max, bytes_max) = (settings.queue_messages_max, settings.queue_bytes_max);
+        let bounds = self.bounds(settings);
+        let (messages_max, bytes_max) = (bounds.messages, bounds.bytes);
         if self.queue.len() < messages_max && self.queue.bytes() + bytes <= bytes_max {
             return Room::Enough;
         }
@@ -54,12 +56,12 @@ impl Line {
             (QueueFull::EndSession, Owner::Group(group)) => self.room_in(group, message, settings),
             (QueueFull::Refuse | QueueFull::DropNewest, _) => Room::None,
             (QueueFull::DropOldest, _) if bytes > bytes_max || messages_max == 0 => Room::None,
-            (QueueFull::DropOldest, _) => self.room_after_dropping(bytes, dropped_max, settings),
+            (QueueFull::DropOldest, _) => self.room_after_dropping(bytes, dropped_max, bounds),
         }
     }
 
-    fn room_after_dropping(&self, bytes: usize, dropped_max: usize, settings: &Settings) -> Room {
-        let (messages_max, bytes_max) = (settings.queue_messages_max, settings.queue_bytes_max);
+    fn room_after_dropping(&self, bytes: usize, dropped_max: usize, bounds: Bounds) -> Room {
+        let (messages_max, bytes_max) = (bounds.messages, bounds.bytes);
         let (mut left, mut left_bytes, mut dropped) = (self.queue.len(), self.queue.bytes(), 0);
         for (_, entry) in self.queue.iter() {
             let fits = left < messages_max && left_bytes + bytes <= bytes_max;

@@ -7,6 +7,7 @@ use base::{Budget, Interest, Message, Place, QueueId, Subscriber};
 use topic::TopicName;
 use wire::PacketId;
 
+use crate::bounds::RoleBounds;
 use crate::cursors::WalkKey;
 use crate::group::Ring;
 use crate::in_flight::InFlight;
@@ -44,6 +45,8 @@ pub(crate) struct Session {
     pub(crate) moving: Option<Moving>,
     pub(crate) online: Option<Box<Online>>,
     pub(crate) in_flight: InFlight,
+    /// The bounds of its queue by the roles of its user.
+    pub(crate) role_bounds: RoleBounds,
     /// The part that a session has if it outlives its connection. Nothing is recorded of other sessions.
     pub(crate) lasting: Option<Lasting>,
 }
@@ -177,6 +180,7 @@ impl Session {
             moving: None,
             online: None,
             in_flight: InFlight::default(),
+            role_bounds: RoleBounds::default(),
             lasting: None,
         }
     }

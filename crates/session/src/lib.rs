@@ -39,4 +39,4 @@ pub use incoming::Incoming;
 pub use session::{Request, Session};
 pub use settings::Settings;
 pub use terms::Terms;
-pub use waiting::{Wait, Waiting};
+pub use waiting::{Bound, Wait, Waiting};

@@ -46,7 +46,11 @@ impl<T> Session<T> {
     /// Lets a message wait behind the window, within [`Settings::waiting_messages_max`] and
     /// [`Settings::waiting_bytes_max`].
     pub fn wait(&mut self, waiting: Waiting<T>, settings: &Settings) -> Wait {
-        let bound = Bound { messages: settings.waiting_messages_max, bytes: settings.waiting_bytes_max };
+        self.wait_within(waiting, Bound::of(settings))
+    }
+
+    /// Lets a message wait behind the window, within this bound.
+    pub fn wait_within(&mut self, waiting: Waiting<T>, bound: Bound) -> Wait {
         self.sending.get_or_insert_default().waiting.push(waiting, bound)
     }
 

@@ -8,6 +8,8 @@ use base::Message;
 use thin_vec::ThinVec;
 use wire::Qos;
 
+use crate::Settings;
+
 /// A message for the client that waits for room in the window.
 #[derive(Debug, Clone)]
 pub struct Waiting<T = u64> {
@@ -37,11 +39,20 @@ pub enum Wait {
 const KEPT: usize = 16;
 
 /// Bound of the waiting messages.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Bound {
-    pub(crate) messages: usize,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bound {
+    /// Maximum number of messages.
+    pub messages: usize,
     /// Maximum size by [`Message::size_bytes`], in bytes. One message may always wait.
-    pub(crate) bytes: usize,
+    pub bytes: usize,
+}
+
+impl Bound {
+    /// The bound of all clients.
+    #[must_use]
+    pub fn of(settings: &Settings) -> Self {
+        Self { messages: settings.waiting_messages_max, bytes: settings.waiting_bytes_max }
+    }
 }
 
 /// A bounded first-in, first-out queue.

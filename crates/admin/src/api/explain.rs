@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use auth::Suspect;
+use auth::{Realms, Suspect};
 use base::{Interest, Level, Principal};
 use wire::Qos;
 
@@ -48,7 +48,7 @@ pub(crate) async fn answer(asked: &Asked, shared: &Shared) -> Result<Answer, Fai
         level: gathered.level,
         subscriptions: &gathered.subscriptions,
         has_all: gathered.has_all,
-        waiting: (gathered.waiting, queue.messages_max),
+        waiting: (gathered.waiting, messages_max(&realms, &gathered.principal, queue.messages_max)),
         queue_full: queue.when_full,
     });
     let publisher_principal = publisher_principal.as_deref();
@@ -64,6 +64,12 @@ pub(crate) async fn answer(asked: &Asked, shared: &Shared) -> Result<Answer, Fai
         realms: &realms,
     };
     Ok(Answer::json(&explain(&situation).value()))
+}
+
+/// The most messages that wait for a session of a user: by its roles, and by the configuration.
+fn messages_max(realms: &Realms, principal: &Principal, of_all: usize) -> usize {
+    let of_roles = realms.limits(principal).and_then(|limits| limits.queue_messages_max);
+    of_roles.and_then(|most| usize::try_from(most).ok()).map_or(of_all, |most| most.min(of_all))
 }
 
 /// The ban that keeps a client out, in words. The address of a client that is not connected is not known.
@@ -95,4 +101,24 @@ async fn gather(shared: &Shared, client_id: &str) -> Result<Option<Gathered>, Fa
     }
     let clients::Look { principal, level, waiting } = found;
     Ok(Some(Gathered { principal, level, waiting, subscriptions, has_all }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use auth::{Access, Holder, Limits, RolesBuilder};
+
+    #[test]
+    fn the_lower_bound_of_roles_and_configuration_is_explained() {
+        let mut builder = RolesBuilder::default();
+        let role = builder.role("small");
+        builder.limit(role, Limits { queue_messages_max: Some(3), ..Limits::default() });
+        builder.give(Holder::User("ann"), role);
+        let access = Access::new(None, None).with_roles(builder.build().expect("no rules"));
+        let realms = Realms::new(vec![("".into(), Arc::new(access))]);
+        let of = |user: &str| Principal { user: Some(user.into()), ..Principal::default() };
+        assert_eq!(messages_max(&realms, &of("ann"), 100), 3);
+        assert_eq!(messages_max(&realms, &of("ann"), 2), 2);
+        assert_eq!(messages_max(&realms, &of("bob"), 100), 100);
+    }
 }

@@ -52,6 +52,10 @@ pub struct Limits {
     pub bytes_per_sec_max: Option<u64>,
     /// How long a session is kept after its connection at most, in seconds. `None` without a limit.
     pub expiry_secs_max: Option<u32>,
+    /// The most messages that wait for a session. `None` without a limit. That of the configuration holds beside it.
+    pub queue_messages_max: Option<u32>,
+    /// The same in bytes.
+    pub queue_bytes_max: Option<u64>,
     /// The beginning of all topics that the client uses. `None` if it knows whole topics. No two roles of a client have
     /// different ones.
     pub topic_prefix: Option<TopicPrefix>,
@@ -75,6 +79,8 @@ impl Limits {
         self.messages_per_sec_max = self.messages_per_sec_max.max(other.messages_per_sec_max);
         self.bytes_per_sec_max = self.bytes_per_sec_max.max(other.bytes_per_sec_max);
         self.expiry_secs_max = self.expiry_secs_max.max(other.expiry_secs_max);
+        self.queue_messages_max = self.queue_messages_max.max(other.queue_messages_max);
+        self.queue_bytes_max = self.queue_bytes_max.max(other.queue_bytes_max);
         match &self.topic_prefix {
             None => self.topic_prefix.clone_from(&other.topic_prefix),
             own => self.has_two_prefixes |= other.topic_prefix.is_some() && *own != other.topic_prefix,
@@ -131,6 +137,8 @@ mod tests {
             messages_per_sec_max: Some(7),
             bytes_per_sec_max: None,
             expiry_secs_max: Some(5),
+            queue_messages_max: Some(3),
+            queue_bytes_max: Some(2),
             topic_prefix: None,
             has_two_prefixes: false,
         };
@@ -140,6 +148,8 @@ mod tests {
             messages_per_sec_max: Some(6),
             bytes_per_sec_max: Some(8),
             expiry_secs_max: Some(9),
+            queue_messages_max: Some(4),
+            queue_bytes_max: None,
             topic_prefix: TopicPrefix::new("a/").ok(),
             has_two_prefixes: false,
         };
@@ -150,6 +160,7 @@ mod tests {
         assert!(!all.permit_client_id(client("c")) && Limits::default().permit_client_id(client("c")));
         assert_eq!((all.connections_max, all.expiry_secs_max), (Some(3), Some(9)));
         assert_eq!((all.messages_per_sec_max, all.bytes_per_sec_max), (Some(7), Some(8)));
+        assert_eq!((all.queue_messages_max, all.queue_bytes_max), (Some(4), Some(2)));
         assert_eq!(all.topic_prefix_of(None), Ok(Some("a/".into())));
         all.merge(&all.clone());
         assert_eq!(all.topic_prefix_of(None), Ok(Some("a/".into())));

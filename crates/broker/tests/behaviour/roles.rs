@@ -441,3 +441,46 @@ fn rules_hold_for_the_clients_of_their_listener() {
         !send(&mut world, free, "$CONTROL/a", Qos::AtLeastOnce, false).concat().contains("Not authorized")
     );
 }
+
+/// The bound of the configuration is higher, and holds for others.
+#[test]
+fn messages_behind_a_window_have_the_bound_of_roles() {
+    let limits = |most| limited_and_open(Limits { queue_messages_max: most, ..Limits::default() });
+    let mut world = World::new(1);
+    world.replace_realms(limits(Some(3)));
+    let publisher = world.connect(0, Version::V5, "publisher");
+    let come = |world: &mut World, user: Option<&'static str>| {
+        let peer = world.accept(0, Version::V5);
+        let mut connect = Connect::new(Version::V5, utf8(user.unwrap_or("nobody")));
+        connect.set_credentials(user.map(utf8), None).expect("short");
+        connect.properties.receive_maximum = std::num::NonZeroU16::new(1);
+        world.send(peer, &connect.into());
+        let options = SubscriptionOptions { qos: Qos::AtLeastOnce, ..SubscriptionOptions::default() };
+        world.subscribe_with(peer, "a", options, SubscribeProperties::default());
+        world.packets(peer);
+        peer
+    };
+    let ended = |world: &mut World, peer: Peer| world.packets(peer).concat().contains("DISCONNECT Quota");
+    let (ann, nobody) = (come(&mut world, Some("ann")), come(&mut world, None));
+    (0..4).for_each(|_| world.publish_at_least_once(publisher, "a"));
+    assert!(!ended(&mut world, ann), "one is under way, and three wait");
+    world.publish_at_least_once(publisher, "a");
+    assert!(ended(&mut world, ann) && !ended(&mut world, nobody));
+    // Other rules hold for the next message.
+    let ann = come(&mut world, Some("ann"));
+    (0..4).for_each(|_| world.publish_at_least_once(publisher, "a"));
+    world.replace_realms(limits(Some(4)));
+    world.shards[0].users_changed();
+    world.end_turn(0);
+    world.publish_at_least_once(publisher, "a");
+    assert!(!ended(&mut world, ann));
+    world.publish_at_least_once(publisher, "a");
+    assert!(ended(&mut world, ann));
+    let ann = come(&mut world, Some("ann"));
+    world.replace_realms(limits(None));
+    world.shards[0].users_changed();
+    world.end_turn(0);
+    (0..20).for_each(|_| world.publish_at_least_once(publisher, "a"));
+    assert!(!ended(&mut world, ann) && !ended(&mut world, nobody));
+    world.assert_account();
+}

@@ -153,6 +153,8 @@ impl<'a> File<'a, '_> {
             "messages_per_second",
             "bytes_per_second",
             "expiry_max",
+            "queue_messages",
+            "queue_bytes",
             "topic_prefix",
         ];
         entry.refuse_others(&keys, self.mistakes);
@@ -167,6 +169,8 @@ impl<'a> File<'a, '_> {
         let messages_per_sec_max = self.at_least_one("messages_per_second", entry);
         let bytes_per_sec_max = entry.size("bytes_per_second", self.mistakes);
         let expiry_secs_max = entry.seconds("expiry_max", self.mistakes);
+        let queue_messages_max = self.at_least_one("queue_messages", entry);
+        let queue_bytes_max = entry.size("queue_bytes", self.mistakes);
         let topic_prefix = self.topic_prefix(role, entry);
         let limits = Limits {
             client_ids,
@@ -174,6 +178,8 @@ impl<'a> File<'a, '_> {
             messages_per_sec_max,
             bytes_per_sec_max,
             expiry_secs_max,
+            queue_messages_max,
+            queue_bytes_max,
             topic_prefix,
             has_two_prefixes: false,
         };

@@ -1,6 +1,7 @@
 //! The ledger, seen from its shards and its disk.
 
 mod bodies;
+mod bounds;
 mod brake;
 mod crowds;
 mod cursors;
