@@ -216,3 +216,24 @@ fn acl_test_names_the_role_that_decides() {
     let place = "`rules_file`: roles.toml: line 12, column 2: there is no key `every_usr`";
     assert!(said.contains(place) && said.contains("did you mean `every_user`?"), "{said}");
 }
+
+#[test]
+fn acl_test_and_check_know_the_topic_prefixes_and_queues_of_roles() {
+    let place = directory();
+    let here = place.path();
+    let role = "[roles.tenant]\ntopic_prefix = \"t/%u/\"\nqueue_messages = 3\nqueue_bytes = \"1 MiB\"\npublish = [\"t/%u/#\"]\n";
+    let rules = format!("{role}[every_user]\nroles = [\"tenant\"]\n");
+    fs::write(here.join("roles.toml"), &rules).expect("a file can be written");
+    fs::write(here.join("pondhawk.toml"), "[auth]\nrules_file = \"roles.toml\"\n")
+        .expect("it can be written");
+    let asked =
+        |user: &str| text(&run(here, &["acl", "test", "-u", user, "--publish", "t/ann/x"], "").stdout);
+    assert!(asked("ann").contains("the client itself leaves out `t/ann/`"), "{}", asked("ann"));
+    assert!(asked("a/b").contains("this client cannot connect"), "{}", asked("a/b"));
+    assert!(run(here, &["check", "pondhawk.toml"], "").status.success());
+    let twice = format!("[roles.other]\ntopic_prefix = \"x/\"\n[users.ann]\nroles = [\"other\"]\n{rules}");
+    fs::write(here.join("roles.toml"), twice).expect("a file can be written");
+    let said = failed(here, &["check", "pondhawk.toml"]);
+    let why = "the user \"ann\" has roles with different topic prefixes: \"other\" and \"tenant\"";
+    assert!(said.contains("line 6, column 16") && said.contains(why), "{said}");
+}

@@ -56,7 +56,9 @@ pub(super) fn test(question: &AclQuestion, machine: &Machine) -> Result<Answer, 
     }
     text += &match access.limits(client).map_or(Ok(None), |limits| limits.topic_prefix_of(client.user)) {
         Ok(None) => String::new(),
-        Ok(Some(prefix)) => format!("; this client writes no topic with its beginning `{prefix}`"),
+        Ok(Some(prefix)) => {
+            format!("; the client itself leaves out `{prefix}`, the topic prefix of its roles")
+        }
         Err(NoTopicPrefix) => {
             "; this client cannot connect: it can have no topic prefix of its roles".to_owned()
         }
