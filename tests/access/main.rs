@@ -10,6 +10,7 @@ mod programs;
 mod reload;
 mod roles;
 mod rules;
+mod scram;
 mod services;
 mod sessions;
 mod tokens;

@@ -63,7 +63,7 @@ pub use roles::{
     Deciding, Held, Holder, IdPattern, Limits, NoTopicPrefix, Permit, PrefixError, RoleId, Roles,
     RolesBuilder, RolesError, RuleKind, TopicPrefix,
 };
-pub use scram::{Credential, Exchange, Mechanism, SCRAM_BYTES_MAX, ScramCheck, ScramProblem};
+pub use scram::{Channel, Credential, Exchange, Mechanism, SCRAM_BYTES_MAX, ScramCheck, ScramProblem};
 pub use service::{Question, ServiceCheck, SourceSettings, UserService, UserSource, Verdict};
 pub use token::{
     Algorithm, KeysError, TOKEN_BYTES_MAX, TokenCheck, TokenKeys, TokenProblem, TokenRules, Tokens,

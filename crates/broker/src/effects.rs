@@ -92,6 +92,12 @@ pub trait Effects {
     /// The user name in the certificate that the peer has shown, if there is exactly one.
     fn certificate_name(&mut self, connection: ConnectionId, name: CertificateName) -> Option<String>;
 
+    /// The channel binding of the connection (`tls-exporter` of RFC 9266), if it has one: both ends know it, and nobody who stands
+    /// between them can make two connections with the same.
+    fn channel_binding(&mut self, _connection: ConnectionId) -> Option<[u8; 32]> {
+        None
+    }
+
     /// A number that nobody can guess.
     fn random(&mut self) -> u128;
 

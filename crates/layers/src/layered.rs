@@ -362,6 +362,14 @@ impl<S: Stream> Stream for Layered<S> {
             _ => None,
         }
     }
+
+    fn channel_binding(&mut self) -> Option<[u8; 32]> {
+        match &mut self.0 {
+            State::Secure(named) => named.stream.below().channel_binding(),
+            State::Quic(stream) => stream.channel_binding(),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]

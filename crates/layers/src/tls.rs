@@ -4,6 +4,7 @@
 //! own only while a record, or a message of the handshake, has come in part, or while the stream below does not take what
 //! was encrypted.
 
+mod exporter;
 mod name;
 mod settings;
 mod version1;
@@ -26,6 +27,8 @@ pub use self::settings::{Authorities, ClientCertificates, Current, Identity, Set
 
 use crate::Rejected;
 
+/// The label of the keying material that is the channel binding (RFC 9266).
+pub(crate) const CHANNEL_BINDING: &[u8] = b"EXPORTER-Channel-Binding";
 /// Maximum ciphertext of one read, in bytes.
 const READ_BYTES: usize = 64 * 1024;
 /// Maximum ciphertext that is kept until more comes, in bytes: a message of the handshake has at most 64 KiB.
@@ -64,6 +67,8 @@ pub struct Tls<S> {
     decrypted: Vec<u8>,
     /// Records that the stream below has not taken.
     unsent: Vec<u8>,
+    /// The channel binding, once the handshake has brought its secret. `None` with TLS 1.2.
+    binding: Option<[u8; 32]>,
     /// The failure behind the plaintext that the reader has got.
     failure: Option<rustls::Error>,
     /// The peer has sent close_notify.
@@ -83,6 +88,7 @@ impl<S: Stream> Tls<S> {
             received: Vec::new(),
             decrypted: Vec::new(),
             unsent: Vec::new(),
+            binding: None,
             failure: None,
             has_ended: false,
             is_over: false,
@@ -114,7 +120,16 @@ impl<S: Stream> Tls<S> {
         let mut sink = Sink { buffer, count: 0, rest: &mut self.decrypted };
         let session = self.session.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         let was_handshaking = session.is_handshaking();
-        let result = pump(session, records, &mut self.unsent, &mut sink);
+        let mut step = || pump(session, records, &mut self.unsent, &mut sink);
+        let result = if was_handshaking {
+            let (result, secret) = exporter::watch(step);
+            let suite = session.negotiated_cipher_suite();
+            let binding = secret.zip(suite).and_then(|(secret, suite)| exporter::binding(&secret, suite));
+            self.binding = binding.or(self.binding);
+            result
+        } else {
+            step()
+        };
         let count = sink.count;
         if was_handshaking && let Some(error) = expired_since(session, UnixTime::now()) {
             // Nothing that stands behind the handshake is read.
@@ -410,6 +425,10 @@ impl<S: Stream> Stream for Tls<S> {
         name::of(certificate, name)
     }
 
+    fn channel_binding(&mut self) -> Option<[u8; 32]> {
+        self.binding.filter(|_| !self.is_handshaking())
+    }
+
     fn shut_down_write(&mut self) {
         self.close_notify();
         self.is_shutting = true;
@@ -425,8 +444,9 @@ mod tests {
     use std::io::{Read as _, Write as _};
     use std::sync::Arc;
 
+    use rustls::crypto::{CryptoProvider, ring};
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-    use rustls::{ClientConfig, ClientConnection, RootCertStore};
+    use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedCipherSuite};
 
     use super::*;
     use crate::double::Pipe;
@@ -440,6 +460,15 @@ mod tests {
     impl Client {
         /// A server and a client that trusts it.
         fn and_server(settings: impl FnOnce(&mut Settings), room: usize) -> (Self, Tls<Pipe>) {
+            Self::with_suites(settings, room, ring::ALL_CIPHER_SUITES)
+        }
+
+        /// The same for a client that has these cipher suites.
+        fn with_suites(
+            settings: impl FnOnce(&mut Settings),
+            room: usize,
+            suites: &[SupportedCipherSuite],
+        ) -> (Self, Tls<Pipe>) {
             let made =
                 rcgen::generate_simple_self_signed(["broker.example".to_owned()]).expect("a certificate");
             let certificate = CertificateDer::from(made.cert);
@@ -450,7 +479,8 @@ mod tests {
             let config = all.build().expect("it fits together");
             let mut roots = RootCertStore::empty();
             roots.add(certificate).expect("it can be trusted");
-            let provider = Arc::new(rustls::crypto::ring::default_provider());
+            let cipher_suites = suites.to_vec();
+            let provider = Arc::new(CryptoProvider { cipher_suites, ..ring::default_provider() });
             let client = ClientConfig::builder_with_provider(provider)
                 .with_safe_default_protocol_versions()
                 .expect("versions")
@@ -558,6 +588,21 @@ mod tests {
             }
             assert!(received == sent, "{buffer_bytes}");
             assert_eq!(server.held_bytes(), 0);
+        }
+    }
+
+    /// The library of the client exports keying material itself. TLS 1.2 has none that serves.
+    #[test]
+    fn both_ends_have_the_same_channel_binding() {
+        // The key of the server is none of RSA.
+        let is_ours = |suite: &&SupportedCipherSuite| !format!("{suite:?}").contains("_RSA_");
+        for suite in ring::ALL_CIPHER_SUITES.iter().filter(is_ours) {
+            let (mut client, mut server) = Client::with_suites(|_| {}, 1 << 20, &[*suite]);
+            assert_eq!(server.channel_binding(), None, "the handshake has not begun");
+            client.shake_hands(&mut server);
+            let exported = client.session.export_keying_material([0; 32], CHANNEL_BINDING, Some(b""));
+            let exported = exported.expect("the handshake is complete");
+            assert_eq!(server.channel_binding(), suite.tls13().map(|_| exported), "{suite:?}");
         }
     }
 

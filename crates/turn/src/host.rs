@@ -68,6 +68,11 @@ pub trait Stream {
         None
     }
 
+    /// The channel binding of the connection (`tls-exporter` of RFC 9266); `None` without TLS 1.3.
+    fn channel_binding(&mut self) -> Option<[u8; 32]> {
+        None
+    }
+
     /// Tells the peer that nothing more is written, behind what the stream still keeps. The peer may be gone already.
     fn shut_down_write(&mut self);
 }

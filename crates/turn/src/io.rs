@@ -492,6 +492,10 @@ impl<H: Host> Effects for Io<H> {
         self.connections.get_mut(id)?.stream.certificate_name(name)
     }
 
+    fn channel_binding(&mut self, id: ConnectionId) -> Option<[u8; 32]> {
+        self.connections.get_mut(id)?.stream.channel_binding()
+    }
+
     fn random(&mut self) -> u128 {
         self.host.random()
     }

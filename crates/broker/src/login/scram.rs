@@ -6,7 +6,7 @@
 //! AUTH 0x19          (AUTH 0x18 sent)         (threads of `verify`)
 //! ```
 
-use auth::{Check, Checked, Exchange, Identity, Mechanism, ScramProblem};
+use auth::{Channel, Check, Checked, Exchange, Identity, Mechanism, ScramProblem};
 use base::{Charge, ConnectionId, Purpose, Subscriber};
 use protocol::Claim;
 use session::{Authenticated, AuthenticationOutcome, AuthenticationStep};
@@ -39,6 +39,10 @@ const NO_METHOD: Stranger = Stranger {
     refusal: ConnectRefusal::BadAuthenticationMethod,
     why: "nobody has a password here that its authentication method could prove",
     counter: |counters| &counters.refused_authentication,
+};
+const NO_BINDING: Stranger = Stranger {
+    why: "its authentication method needs channel binding, which its connection does not have",
+    ..NO_METHOD
 };
 const NOT_PROVED: Stranger = Stranger {
     refusal: ConnectRefusal::NotAuthorized,
@@ -100,7 +104,13 @@ impl Shard {
         let subscriber: &Subscriber =
             claim.map(|claim| &claim.subscriber).or(client.subscriber.as_ref()).ok_or(NO_METHOD)?;
         let (entry, realms) = (self.entries.of(client), self.guard.current());
-        let mechanism = Mechanism::named(step.method.as_str()).ok_or(NO_METHOD)?;
+        let (mechanism, uses_binding) = Mechanism::named(step.method.as_str()).ok_or(NO_METHOD)?;
+        let channel = match (to.channel_binding(id), uses_binding) {
+            (Some(binding), true) => Channel::Bound(binding),
+            (Some(_), false) => Channel::Unbound,
+            (None, true) => return Err(NO_BINDING),
+            (None, false) => Channel::Plain,
+        };
         // A certificate, or the system, takes the place of all passwords.
         let is_proving = entry.naming == Naming::Connect;
         let access = realms.access(entry.realm).filter(|_| is_proving).ok_or(NO_METHOD)?;
@@ -113,7 +123,7 @@ impl Shard {
         }
         let mut found = None;
         let nonce = to.random();
-        let begun = Exchange::begin(mechanism, data, nonce, |name| {
+        let begun = Exchange::begin((mechanism, channel), data, nonce, |name| {
             let (identity, credential) =
                 access.scram(mechanism, name, &subscriber.client_id).expect("there are users");
             found = Some(identity);

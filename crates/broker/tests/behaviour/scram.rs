@@ -157,6 +157,35 @@ fn what_is_no_exchange_is_refused() {
     }
 }
 
+/// The methods with channel binding are there where connections have one, and a client that does not know of them is refused.
+#[test]
+fn a_method_fits_the_connection() {
+    const BOUND: &str = "p=tls-exporter,,n=frog,r=abc";
+    const PLUS: &str = "SCRAM-SHA-512-PLUS";
+    let is_bad = "CONNACK Bad authentication method";
+    for (binding, method, message, expected) in [
+        (None, METHOD, "y,,n=frog,r=abc", "AUTH Continue authentication"),
+        (None, PLUS, BOUND, is_bad),
+        (None, PLUS, "n,,n=frog,r=abc", is_bad),
+        (Some([1; 32]), METHOD, "n,,n=frog,r=abc", "AUTH Continue authentication"),
+        (Some([1; 32]), METHOD, "y,,n=frog,r=abc", "CONNACK Not authorized"),
+        (Some([1; 32]), METHOD, BOUND, "CONNACK Not authorized"),
+        (Some([1; 32]), PLUS, BOUND, "AUTH Continue authentication"),
+        (Some([1; 32]), PLUS, "n,,n=frog,r=abc", "CONNACK Not authorized"),
+        (Some([1; 32]), PLUS, "p=tls-unique,,n=frog,r=abc", "CONNACK Not authorized"),
+    ] {
+        let mut world = world();
+        world.outside[0].binding = binding;
+        let peer = world.accept(0, Version::V5);
+        let mut connect = connect("f1", message);
+        connect.properties.authentication_method = Some(utf8(method));
+        world.send(peer, &connect.into());
+        let answer = world.packets(peer).remove(0);
+        assert!(answer.starts_with(expected), "{binding:?} {method} {message}: {answer}");
+        world.assert_account();
+    }
+}
+
 #[test]
 fn the_name_in_connect_is_that_of_the_exchange() {
     let mut world = world();

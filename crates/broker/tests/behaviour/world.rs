@@ -82,6 +82,8 @@ pub(crate) struct Outside {
     pub(crate) certificate: Option<String>,
     /// The user of every process; `None` if no peer is a process.
     pub(crate) process_user: Option<u32>,
+    /// The channel binding of every connection.
+    pub(crate) binding: Option<[u8; 32]>,
 }
 
 #[derive(Default)]
@@ -214,6 +216,10 @@ impl Effects for Outside {
 
     fn certificate_name(&mut self, _: ConnectionId, _: CertificateName) -> Option<String> {
         self.certificate.clone()
+    }
+
+    fn channel_binding(&mut self, _: ConnectionId) -> Option<[u8; 32]> {
+        self.binding
     }
 
     fn random(&mut self) -> u128 {

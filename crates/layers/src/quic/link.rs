@@ -381,6 +381,13 @@ impl Stream for QuicStream {
         lock(&self.0).connection.is_handshaking()
     }
 
+    fn channel_binding(&mut self) -> Option<[u8; 32]> {
+        let link = lock(&self.0);
+        let mut binding = [0; 32];
+        let session = link.connection.crypto_session();
+        session.export_keying_material(&mut binding, tls::CHANNEL_BINDING, b"").ok().map(|()| binding)
+    }
+
     /// A connection that is closed at once loses bytes that its peer has not acknowledged.
     fn owes_goodbye(&self) -> bool {
         !lock(&self.0).connection.is_closed()

@@ -299,6 +299,21 @@ fn bytes_pass_in_both_directions_and_are_announced() {
 }
 
 #[test]
+fn both_ends_have_the_same_channel_binding() {
+    let mut bench = Bench::new(QuicLimits::default());
+    let mut caller = bench.call();
+    bench.settle(&mut caller);
+    assert_eq!(caller.write(b"hello"), 5);
+    bench.settle(&mut caller);
+    let mut exported = [0; 32];
+    let session = caller.connection.crypto_session();
+    session
+        .export_keying_material(&mut exported, b"EXPORTER-Channel-Binding", b"")
+        .expect("the handshake is complete");
+    assert_eq!(bench.server().channel_binding(), Some(exported));
+}
+
+#[test]
 fn a_reader_that_stops_stops_the_writer_and_memory_is_bounded_and_counted() {
     let limits = QuicLimits { buffer_bytes: 32 * 1024, ..QuicLimits::default() };
     let mut bench = Bench::new(limits);

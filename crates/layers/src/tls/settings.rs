@@ -142,6 +142,7 @@ impl Settings {
         config.alpn_protocols = ALPN.iter().map(|name| name.to_vec()).collect();
         // A client that comes back proves what it was, without a signature. The keys of tickets change every few hours.
         config.ticketer = ring::Ticketer::new().map_err(SettingsError::Random)?;
+        config.key_log = Arc::new(super::exporter::Exporter);
         Ok(Arc::new(config))
     }
 }
