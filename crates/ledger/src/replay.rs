@@ -147,12 +147,8 @@ impl Replay {
             }
             Record::WillPrincipal { will, ref user, ref rules, ref claims } => {
                 let claims = self.restored(claims);
-                let due = self.due.get_mut(&will).map(|(_, principal)| principal);
-                let waiting = self.wills.get_mut(&will).map(|waiting| &mut waiting.principal);
-                if let Some(principal) = due.or(waiting) {
-                    let recorded = recorded(&self.realms, user.as_deref(), false, rules);
-                    *principal = Principal { claims, ..recorded }.into();
-                }
+                let principal = recorded(&self.realms, user.as_deref(), false, rules);
+                self.set_publisher(will, Principal { claims, ..principal }.into());
             }
             Record::Principal { session, ref user, is_proved, ref rules } => {
                 self.session_or_begin(session);
@@ -187,6 +183,15 @@ impl Replay {
                 }
             }
             _ => self.apply_to_session(record),
+        }
+    }
+
+    /// Notes the user for whom a will is published.
+    fn set_publisher(&mut self, will: MessageId, user: Arc<Principal>) {
+        let due = self.due.get_mut(&will).map(|(_, principal)| principal);
+        let waiting = self.wills.get_mut(&will).map(|waiting| &mut waiting.principal);
+        if let Some(principal) = due.or(waiting) {
+            *principal = user;
         }
     }
 

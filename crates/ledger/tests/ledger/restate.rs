@@ -133,11 +133,12 @@ fn rights_of_sessions_and_wills() {
         assert!(state.contains(rights), "{state}");
     };
     let ann = || Ask::lasting(60).of("ann");
-    let first = stage.client("c", &ann().in_group("first"));
+    let in_group = |group| Ask { group: Some(group), ..ann() };
+    let first = stage.client("c", &in_group("first"));
     check(&mut stage);
     has(&stage, "Some(Claims { groups: [\"first\"]");
     stage.leave(&first, Cause::Normal);
-    let second = stage.client("c", &ann().in_group("second").will("w", 30));
+    let second = stage.client("c", &in_group("second").will("w", 30));
     check(&mut stage);
     has(&stage, "Some(Claims { groups: [\"second\"]");
     let witness = stage.client("witness", &Ask::lasting(60));
@@ -147,7 +148,7 @@ fn rights_of_sessions_and_wills() {
     check(&mut stage);
     has(&stage, "will MessageId(1) for Some(\"ann\") Realm(0) Some(Claims { groups: [\"second\"]");
     stage.sink.no_space = false;
-    let third = stage.client("c", &ann().in_group("third"));
+    let third = stage.client("c", &in_group("third"));
     stage.leave(&third, Cause::Normal);
     stage.client("c", &ann());
     check(&mut stage);

@@ -284,11 +284,6 @@ impl Ask {
         Self { user: Some(user), ..self }
     }
 
-    /// The same for a user whose token names a group.
-    pub(crate) fn in_group(self, group: &'static str) -> Self {
-        Self { group: Some(group), ..self }
-    }
-
     pub(crate) fn will(self, topic: &str, delay_secs: u32) -> Self {
         let will = Will { message: message(topic, b"will", QOS_1), delay_secs };
         Self { will: Some(will), ..self }

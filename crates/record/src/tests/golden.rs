@@ -77,12 +77,7 @@ fn the_format_is_the_one_in_the_manual() {
         Record::WillKept { will: MessageId(9), message: message().into_field() },
         Record::Principal { session, user: Some("ann".into()), is_proved: true, rules: "acl".into() },
         Record::Principal { session, user: None, is_proved: false, rules: "".into() },
-        Record::WillPrincipal {
-            will: MessageId(9),
-            user: Some("ann".into()),
-            rules: "acl".into(),
-            claims: claims(&["g"], None),
-        },
+        will_principal(claims(&["g"], None)),
         owner(session, None),
         owner(session, claims(&["b", "a"], Some(Vec::new()))),
         owner(session, claims(&[], Some(rules()))),
@@ -109,6 +104,10 @@ fn rules() -> Vec<ClaimRule> {
         rule("a/%u", Uses::PUBLISH.and(Uses::SUBSCRIBE).and(Uses::RECEIVE), Some(levels)),
         rule("#", Uses::RECEIVE, None),
     ]
+}
+
+fn will_principal(claims: Option<Arc<Claims>>) -> Record<'static> {
+    Record::WillPrincipal { will: MessageId(9), user: Some("ann".into()), rules: "acl".into(), claims }
 }
 
 fn owner(session: Incarnation, claims: Option<Arc<Claims>>) -> Record<'static> {
