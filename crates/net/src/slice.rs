@@ -1,4 +1,5 @@
-//! A short time slice for the threads that serve clients.
+//! The share of a processor that threads ask for: a short time slice for those that serve clients, and less time for those that
+//! compute.
 //!
 //! On a machine with one core, a message that must be stored passes from its shard to the ledger, to the journal and back.
 //! Each of these threads waits until the thread before it has used its slice: 0.7 to 2.8 ms by default, which depends on the
@@ -11,8 +12,25 @@ const SLICE_NS: u64 = 200_000;
 /// Asks the system for a short time slice for this thread, and for threads that this thread starts. Systems without such a
 /// setting, and older versions of Linux, ignore the request. A scheduling policy that somebody has chosen stays.
 #[cfg(target_os = "linux")]
-#[allow(unsafe_code, reason = "these system calls have no safe interface")]
 pub(crate) fn shorten() {
+    change(|attributes| attributes.sched_runtime = SLICE_NS);
+}
+
+/// Niceness that is added for a thread that computes. Beside a thread that serves clients, it then gets about a tenth of a
+/// processor, and all of a processor that nobody else needs.
+#[cfg(target_os = "linux")]
+const COMPUTING_NICENESS: i32 = 10;
+
+/// Asks the system for less time for this thread than others have, as long as others need it.
+#[cfg(target_os = "linux")]
+pub(crate) fn give_way() {
+    change(|attributes| attributes.sched_nice = (attributes.sched_nice + COMPUTING_NICENESS).min(19));
+}
+
+/// Changes the attributes of this thread.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "these system calls have no safe interface")]
+fn change(change: impl FnOnce(&mut libc::sched_attr)) {
     let size = size_of::<libc::sched_attr>();
     let this_thread: libc::pid_t = 0;
     let no_flags: libc::c_uint = 0;
@@ -32,7 +50,7 @@ pub(crate) fn shorten() {
     if is_read != 0 || attributes.sched_policy != libc::SCHED_OTHER.cast_unsigned() {
         return;
     }
-    attributes.sched_runtime = SLICE_NS;
+    change(&mut attributes);
     // SAFETY: the system reads `attributes`, whose first field is its size.
     unsafe { libc::syscall(libc::SYS_sched_setattr, this_thread, &raw const attributes, no_flags) };
 }
@@ -40,6 +58,10 @@ pub(crate) fn shorten() {
 /// Other systems have no such setting.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn shorten() {}
+
+/// Other systems have no such setting.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn give_way() {}
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
@@ -67,5 +89,18 @@ mod tests {
         let (before, after) = thread.join().expect("it does not panic");
         let expected = before.map(|(_, niceness)| (SLICE_NS, niceness));
         assert_eq!(after, expected);
+    }
+
+    #[test]
+    fn a_thread_that_computes_gives_way() {
+        let thread = thread::spawn(|| {
+            shorten();
+            let before = slice_and_niceness();
+            give_way();
+            (before, slice_and_niceness())
+        });
+        let (before, after) = thread.join().expect("it does not panic");
+        let nicer = |niceness: i64| (niceness + i64::from(COMPUTING_NICENESS)).min(19);
+        assert_eq!(after, before.map(|(slice_ns, niceness)| (slice_ns, nicer(niceness))));
     }
 }

@@ -22,6 +22,7 @@ use turn::{Note, Peer};
 
 use crate::Ended;
 use crate::clock::Clock;
+use crate::slice;
 use crate::switchboard::Switchboard;
 use turns::{Job, Turns};
 
@@ -329,6 +330,9 @@ impl Verifier {
     }
 
     fn run(&self, work: (Work, bool), to: &Weak<Switchboard>, clock: &Clock) {
+        if work.0 == Work::Computing {
+            slice::give_way();
+        }
         let mut workspace = Workspace::default();
         while let Some(job) = self.next(work) {
             let now = (clock.current_ms(), clock.current_unix_secs());
