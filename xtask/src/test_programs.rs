@@ -28,8 +28,10 @@ pub(crate) fn run(house: &House, log: &mut Log) -> Result<(), String> {
     let programs = programs(house)?;
     let failed = run_programs(house, programs, log);
     let mut doc_tests = house.cargo();
-    let doc_tests = log.run(doc_tests.args(["test", "--workspace", "--doc", "--no-fail-fast"]));
-    if failed.is_empty() { doc_tests } else { Err(format!("tests failed in {}", failed.join(", "))) }
+    let doc_tests = log.run(doc_tests.args(["test", "--workspace", "--doc", "--no-fail-fast"])).err();
+    let programs = (!failed.is_empty()).then(|| format!("tests failed in {}", failed.join(", ")));
+    let failures: Vec<String> = programs.into_iter().chain(doc_tests).collect();
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
 }
 
 /// The test programs of the workspace. Those that start brokers take longest, and come first.
@@ -49,9 +51,16 @@ fn programs(house: &House) -> Result<Vec<Program>, String> {
     if first.is_empty() { Err("cargo lists no tests".to_owned()) } else { Ok(first) }
 }
 
-/// Runs as many programs at the same time as there are processors. Returns the names of those that fail.
+/// Number of programs that run at the same time, where there are as many processors.
+const AT_ONCE_MAX: usize = 4;
+/// Number of tests that run at the same time for each processor. Most of them wait.
+const TESTS_PER_CORE: usize = 4;
+
+/// Runs several programs at the same time. Returns the names of those that fail.
 fn run_programs(house: &House, programs: Vec<Program>, log: &mut Log) -> Vec<String> {
-    let at_once = thread::available_parallelism().map_or(1, |cores| cores.get());
+    let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
+    let at_once = cores.min(AT_ONCE_MAX);
+    let threads = TESTS_PER_CORE * cores / at_once;
     let waiting = Mutex::new(programs.into_iter());
     let ended = Mutex::new((log, Vec::new()));
     let next = || waiting.lock().expect("no holder panics").next();
@@ -60,7 +69,7 @@ fn run_programs(house: &House, programs: Vec<Program>, log: &mut Log) -> Vec<Str
             scope.spawn(|| {
                 while let Some(program) = next() {
                     let begun = Instant::now();
-                    let (result, output) = program.run(house, 2 * at_once);
+                    let (result, output) = program.run(house, threads);
                     let (log, failed) = &mut *ended.lock().expect("no holder panics");
                     log.note(&format!("{output}# took {:.1} s", begun.elapsed().as_secs_f64()));
                     if let Err(error) = result {

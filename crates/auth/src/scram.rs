@@ -110,7 +110,7 @@ pub enum ScramProblem {
 }
 
 impl Mechanism {
-    /// The names of all mechanisms, the better first.
+    /// The names of all mechanisms: those with the longer hash first, and of each hash the one with channel binding first.
     pub const NAMES: [&'static str; 4] =
         ["SCRAM-SHA-512-PLUS", "SCRAM-SHA-512", "SCRAM-SHA-256-PLUS", "SCRAM-SHA-256"];
 

@@ -35,6 +35,9 @@ const UNTAKEN_ANSWER_BYTES_MAX: usize = 16 * 1024;
 pub(crate) const CONNECTION_BYTES: usize = 1_024;
 /// Maximum number of steps for one read. A read may bring 32,768 PINGREQ packets, and others wait meanwhile.
 const STEPS_PER_READ: u64 = 2_048;
+/// Steps that a CONNECT counts as, beside its own: it costs about as much as this number of short packets, with its login, its
+/// session and its end. A turn takes in some dozens of them, so that a storm of logins does not delay others.
+const STEPS_OF_CONNECT: u64 = 127;
 /// What a message behind a window takes beside itself.
 const WAITING_BYTES: usize = 64;
 
@@ -255,7 +258,7 @@ impl Shard {
 
     /// Number of steps that all connections have taken. A step takes in a packet, or several PUBLISH packets in a row, and
     /// costs about the same however short they are: bound the steps of a turn. The look-up of a topic counts one step more
-    /// for each subscription that matches, also for those whose rules do not allow the message.
+    /// for each subscription that matches, also for those whose rules do not allow the message. A CONNECT counts as 128.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.steps
@@ -564,6 +567,7 @@ impl Shard {
         self.counters.packets_received.add(1);
         if matches!(packet, Packet::Connect(_)) {
             self.counters.connects.add(1);
+            self.steps += STEPS_OF_CONNECT;
         }
         if client.mount.is_some() {
             return self.step_mounted(id, packet, &bytes[..len], to);

@@ -8,7 +8,8 @@
 //! ```text
 //!                          ┌─ known before, or refused ─► answer
 //!   shards ──► come ─► clerk ─┬─ computed: first, suspect ──► verify-N ──► answer
-//!                             └─ asked:    first, suspect ──► ask-N (waits for a server, or the system) ──► answer
+//!                             ├─ asked:    first, suspect ──► ask-N (waits for a server) ──► answer
+//!                             └─ named:    first, suspect ──► name-0 (waits for the system) ──► answer
 //! ```
 
 use std::io;
@@ -63,16 +64,26 @@ struct Memory {
 enum Work {
     /// Threads that compute.
     Computing,
-    /// Threads that ask servers elsewhere or the system, and wait for them.
+    /// Threads that ask servers elsewhere, and wait for them.
     Asking,
+    /// The thread that asks the system for login names. It may wait for a directory without an end, and delays nobody else then.
+    Naming,
 }
 
 impl Work {
+    const ALL: [Self; 3] = [Self::Computing, Self::Asking, Self::Naming];
+
     fn of(check: &Check) -> Self {
         match check {
             Check::Password(_) | Check::Token(_) | Check::Scram(_) => Self::Computing,
-            Check::Service(_) | Check::Process(_) => Self::Asking,
+            Check::Service(_) => Self::Asking,
+            Check::Process(_) => Self::Naming,
         }
+    }
+
+    /// Whether these threads look at what a client may guess. Nobody can guess the number of a process's user.
+    fn may_be_wrong(self) -> bool {
+        self != Self::Naming
     }
 }
 
@@ -100,8 +111,8 @@ impl Lines {
 struct Waiting {
     /// Passwords for the clerk.
     come: Turns,
-    computed: Lines,
-    asked: Lines,
+    /// In the order of [`Work::ALL`].
+    lines: [Lines; 3],
     /// Passwords that gave way to others, and have no answer yet. Connections are bounded, and each has one password.
     displaced: Vec<Job>,
     /// Time of the last look for old passwords.
@@ -121,8 +132,7 @@ impl Waiting {
     fn new() -> Self {
         Self {
             come: Turns::new(WAITING_MAX, WAITING_BYTES_MAX),
-            computed: Lines::new(),
-            asked: Lines::new(),
+            lines: Work::ALL.map(|_| Lines::new()),
             displaced: Vec::new(),
             looked_ms: 0,
             attempts: Attempts::default(),
@@ -132,12 +142,10 @@ impl Waiting {
 
     /// Puts a password that is not known in the line of its origin, or refuses it.
     fn line_up(&mut self, job: Job, now_ms: u64) -> Option<Answer> {
-        let Self { computed, asked, displaced, attempts, .. } = self;
-        let Lines { first, suspect } = match Work::of(&job.check) {
-            Work::Computing => computed,
-            Work::Asking => asked,
-        };
-        match job.origin {
+        let Self { lines, displaced, attempts, .. } = self;
+        let work = Work::of(&job.check);
+        let Lines { first, suspect } = &mut lines[work as usize];
+        match job.origin.filter(|_| work.may_be_wrong()) {
             Some(origin) if !attempts.may_try(origin, job.check.number(), now_ms) => {
                 return Some(not(&job, Unchecked::Guessing));
             }
@@ -150,7 +158,7 @@ impl Waiting {
     /// Notes a wrong password. Everything from its address waits for all others from now on.
     fn was_wrong(&mut self, origin: Origin, user: u64, now_ms: u64) {
         self.attempts.was_wrong(origin, user, now_ms);
-        for Lines { first, suspect } in [&mut self.computed, &mut self.asked] {
+        for Lines { first, suspect } in &mut self.lines {
             for job in first.remove(Some(origin)) {
                 suspect.push(job, &mut self.displaced);
             }
@@ -163,8 +171,8 @@ impl Waiting {
         if now_ms >= self.looked_ms + LOOK_MS {
             self.looked_ms = now_ms;
             let before_ms = now_ms.saturating_sub(PATIENCE_MS);
-            let Self { come, computed, asked, .. } = self;
-            let lines = [&mut computed.first, &mut computed.suspect, &mut asked.first, &mut asked.suspect];
+            let Self { come, lines, .. } = self;
+            let lines = lines.iter_mut().flat_map(|Lines { first, suspect }| [first, suspect]);
             for line in [come].into_iter().chain(lines) {
                 jobs.append(&mut line.remove_older(before_ms));
             }
@@ -174,10 +182,7 @@ impl Waiting {
 
     /// The next password for threads of a kind, of a suspect address only if that is wanted.
     fn next(&mut self, work: Work, takes_suspects: bool) -> Option<Job> {
-        let Lines { first, suspect } = match work {
-            Work::Computing => &mut self.computed,
-            Work::Asking => &mut self.asked,
-        };
+        let Lines { first, suspect } = &mut self.lines[work as usize];
         first.pop().or_else(|| if takes_suspects { suspect.pop() } else { None })
     }
 }
@@ -263,21 +268,25 @@ impl Verifier {
     }
 
     fn run_clerk(self: &Arc<Self>, threads: &Threads) {
-        let (mut asking, mut is_told) = (0, false);
+        let (mut asking, mut naming, mut is_told) = (0, 0, false);
         loop {
             let answers = self.sort((threads.clock.current_ms(), threads.clock.current_unix_secs()));
-            while asking < threads.asking && !self.lock().asked.is_empty() {
-                // If there are several, one leaves suspects alone.
-                let takes_suspects = asking > 0 || threads.asking == 1;
-                if let Err(error) =
-                    self.spawn(threads, &format!("ask-{asking}"), (Work::Asking, takes_suspects))
-                {
-                    if !std::mem::replace(&mut is_told, true) {
-                        tracing::error!(%error, asking, "no more threads can be started to ask a server about users");
+            for (work, name, count, most) in
+                [(Work::Asking, "ask", &mut asking, threads.asking), (Work::Naming, "name", &mut naming, 1)]
+            {
+                while *count < most && !self.lock().lines[work as usize].is_empty() {
+                    // If there are several, one leaves suspects alone.
+                    let takes_suspects = *count > 0 || most == 1;
+                    if let Err(error) =
+                        self.spawn(threads, &format!("{name}-{count}"), (work, takes_suspects))
+                    {
+                        if !std::mem::replace(&mut is_told, true) {
+                            tracing::error!(%error, count, "no more threads can be started to ask about users");
+                        }
+                        break;
                     }
-                    break;
+                    *count += 1;
                 }
-                asking += 1;
             }
             if !post(&threads.to, answers) || !self.await_more() {
                 return;
@@ -292,7 +301,7 @@ impl Verifier {
             if waiting.is_over || !waiting.come.is_empty() || !waiting.displaced.is_empty() {
                 return !waiting.is_over;
             }
-            if waiting.computed.is_empty() && waiting.asked.is_empty() {
+            if waiting.lines.iter().all(Lines::is_empty) {
                 waiting = self.has_come.wait(waiting).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
@@ -367,6 +376,7 @@ impl Verifier {
             return checked;
         }
         if let Some(origin) = job.origin
+            && Work::of(&job.check).may_be_wrong()
             && !self.lock().attempts.may_try(origin, job.check.number(), now_ms)
         {
             return Checked::Not(Unchecked::Guessing);

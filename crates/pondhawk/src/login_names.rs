@@ -22,7 +22,8 @@ pub(crate) fn of_system() -> Arc<dyn LoginNames> {
 impl LoginNames for System {
     fn of(&self, uid: u32) -> Result<Option<String>, NoLoginNames> {
         match User::from_uid(Uid::from_raw(uid)) {
-            Ok(user) => Ok(user.map(|user| user.name)),
+            // A name that is no UTF-8 has replacement characters here, as another name may have.
+            Ok(user) => Ok(user.map(|user| user.name).filter(|name| !name.contains('\u{fffd}'))),
             // Some systems say so about a number that no user has.
             Err(Errno::ENOENT | Errno::ESRCH) => Ok(None),
             Err(error) => {

@@ -40,6 +40,17 @@ fn unsubscribe(names: &[String], version: Version) -> Vec<u8> {
     bytes(&Unsubscribe { packet_id: PacketId::MIN, properties, filters }.into(), version)
 }
 
+/// A login costs more than a short packet.
+#[test]
+fn a_connect_counts_for_a_turn_as_many_short_packets() {
+    let mut world = world();
+    let steps = |world: &World| world.shards[0].steps();
+    let peer = world.connect(0, Version::V5, "frog");
+    assert_eq!(steps(&world), 128);
+    world.feed_only(peer, PING);
+    assert_eq!(steps(&world), 129);
+}
+
 const PING: &[u8] = b"\xC0\x00";
 
 /// Turn after turn, until nothing is left to do. Returns how many turns that took, and how many subscriptions came or

@@ -39,9 +39,17 @@ impl KeyLog for Exporter {
 
 /// Makes a step of a handshake. Returns also the secret, if this step has brought it.
 pub(super) fn watch<T>(step: impl FnOnce() -> T) -> (T, Option<OkmBlock>) {
+    /// Leaves no secret on the thread, however the step ends.
+    struct Watch;
+    impl Drop for Watch {
+        fn drop(&mut self) {
+            IS_WANTED.set(false);
+            FOUND.take();
+        }
+    }
+    let _watch = Watch;
     IS_WANTED.set(true);
     let outcome = step();
-    IS_WANTED.set(false);
     (outcome, FOUND.take())
 }
 

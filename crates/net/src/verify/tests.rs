@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use auth::{
-    Access, Admission, Login, PasswordHash, Question, Scheme, SourceSettings, TokenCheck, TokenKeys,
-    TokenProblem, TokenRules, Tokens, UserService, UserSource, Users, Verdict, Voucher,
+    Access, Admission, Login, LoginNames, NoLoginNames, PasswordHash, Question, Scheme, SourceSettings,
+    TokenCheck, TokenKeys, TokenProblem, TokenRules, Tokens, UserService, UserSource, Users, Verdict,
+    Voucher,
 };
 
 use super::*;
@@ -44,14 +45,17 @@ impl Desk {
 
     /// Asks the next question.
     fn ask_next(&self, now_ms: u64) -> (u32, Checked) {
-        let job = self.0.next((Work::Asking, true)).expect("one waits");
-        (job.connection.slot, self.0.check(&job, (now_ms, 0), &mut Workspace::default()))
+        self.take(Work::Asking, now_ms)
     }
 
     /// Checks the next password. Returns whose it is, and the outcome.
     fn next(&self) -> (u32, Checked) {
-        let job = self.0.next((Work::Computing, true)).expect("one waits");
-        (job.connection.slot, self.0.check(&job, (0, 0), &mut Workspace::default()))
+        self.take(Work::Computing, 0)
+    }
+
+    fn take(&self, work: Work, now_ms: u64) -> (u32, Checked) {
+        let job = self.0.next((work, true)).expect("one waits");
+        (job.connection.slot, self.0.check(&job, (now_ms, 0), &mut Workspace::default()))
     }
 }
 
@@ -81,7 +85,7 @@ fn a_thread_leaves_suspects_alone() {
     desk.submit(3, "192.0.2.2", RIGHT);
     assert_eq!(desk.0.next((Work::Computing, false)).expect("one waits").connection.slot, 3);
     let waiting = desk.0.lock();
-    assert!(waiting.computed.first.is_empty() && !waiting.computed.suspect.is_empty());
+    assert!(waiting.lines[0].first.is_empty() && !waiting.lines[0].suspect.is_empty());
 }
 
 #[test]
@@ -218,7 +222,7 @@ fn questions_wait_in_lines_of_their_own() {
     // Nobody has asked the service yet.
     assert_eq!(desk.submit(20, "192.0.2.2", RIGHT), []);
     assert_eq!(desk.next(), (20, Checked::Right));
-    assert!(desk.0.lock().computed.is_empty() && !desk.0.lock().asked.is_empty());
+    assert!(desk.0.lock().lines[0].is_empty() && !desk.0.lock().lines[1].is_empty());
     assert!(matches!(desk.ask_next(0), (0, Checked::Bearer(_))));
     // Those that have waited too long are refused without a question.
     let answers = desk.sort(PATIENCE_MS + 1);
@@ -268,4 +272,30 @@ fn wrong_passwords_at_a_service_count_as_guesses() {
     }
     assert_eq!(desk.submit_check(40, "192.0.2.2", asked(&service, 0, b"croak"), 0), []);
     assert!(matches!(desk.ask_next(0), (40, Checked::Bearer(_))));
+}
+
+/// All numbers are those of users.
+#[derive(Debug)]
+struct Everybody;
+
+impl LoginNames for Everybody {
+    fn of(&self, uid: u32) -> Result<Option<String>, NoLoginNames> {
+        Ok(Some(format!("user {uid}")))
+    }
+}
+
+#[test]
+fn login_names_wait_for_no_other_question_and_are_no_guesses() {
+    let (desk, service) = (Desk::new(), Arc::default());
+    let access = Access::default().with_login_names(Some(Arc::new(Everybody)));
+    assert_eq!(desk.submit_check(1, "192.0.2.1", asked(&service, 0, b"hop"), 0), []);
+    let origin = Origin::from(std::net::IpAddr::from([192, 0, 2, 1]));
+    for user in 0..400 {
+        desk.0.lock().was_wrong(origin, user, 0);
+    }
+    let refused = [(2, Checked::Not(Unchecked::Guessing))];
+    assert_eq!(desk.submit_check(2, "192.0.2.1", asked(&service, 0, b"croak"), 0), refused);
+    let (_, check) = access.admit_process(7).expect("processes have names");
+    assert_eq!(desk.submit_check(40, "192.0.2.1", check, 0), []);
+    assert!(matches!(desk.take(Work::Naming, 0), (40, Checked::Bearer(bearer)) if &*bearer.user == "user 7"));
 }
