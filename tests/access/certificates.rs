@@ -38,20 +38,27 @@ impl Server {
             fs::write(&path, text).expect("a temporary file can be written");
             path
         };
-        let settings = format!(
-            "[auth]\n{key_of_rules} = {:?}\n[[listener]]\naddress = \"127.0.0.1:0\"\ntls_certificate = {:?}\ntls_key = {:?}\n\
-             tls_client_ca = {:?}\ntls_client_certificate = \"optional\"\nclient_certificate_identity = \"{identity}\"\n",
-            file("rules", rules),
+        let tls = format!(
+            "tls_certificate = {:?}\ntls_key = {:?}\ntls_client_ca = {:?}\ntls_client_certificate = \"optional\"\n\
+             client_certificate_identity = \"{identity}\"\n",
             file("server.pem", &certificate.pem()),
             file("server.key", &key.serialize_pem()),
             file("ca.pem", &authority.pem()),
         );
+        let listeners = ["127.0.0.1:0", "quic://127.0.0.1:0"]
+            .map(|at| format!("[[listener]]\naddress = \"{at}\"\n{tls}"));
+        let settings = format!("[auth]\n{key_of_rules} = {:?}\n{}", file("rules", rules), listeners.concat());
         let broker = Broker::start(&Options { settings, ..Options::default() });
         Self { broker, authority, _directory: directory }
     }
 
     /// Connects with a certificate of this subject, and a user name that says something else.
     async fn connect(&self, subject: &[(DnType, &str)]) -> Result<Client, ConnectError> {
+        self.connect_with(&self.shows(subject)).await
+    }
+
+    /// A certificate of this subject.
+    fn shows(&self, subject: &[(DnType, &str)]) -> TlsOptions {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         for (kind, value) in subject {
@@ -59,8 +66,7 @@ impl Server {
         }
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.authority).expect("a certificate");
-        let tls = self.trusting().client_certificate_pem(certificate.pem(), key.serialize_pem());
-        self.connect_with(&tls).await
+        self.trusting().client_certificate_pem(certificate.pem(), key.serialize_pem())
     }
 
     fn trusting(&self) -> TlsOptions {
@@ -70,6 +76,16 @@ impl Server {
     async fn connect_with(&self, tls: &TlsOptions) -> Result<Client, ConnectError> {
         let port = self.broker.address().port();
         let endpoint = Endpoint::tcp("localhost", port).tls(tls.build().expect("all is there"));
+        Self::log_in(endpoint).await
+    }
+
+    async fn connect_over_quic(&self, tls: &TlsOptions) -> Result<Client, ConnectError> {
+        let port = self.broker.address_of("quic").port();
+        let endpoint = Endpoint::tcp("localhost", port).quic(tls.build().expect("all is there"));
+        Self::log_in(endpoint).await
+    }
+
+    async fn log_in(endpoint: Endpoint) -> Result<Client, ConnectError> {
         Client::connect_to(endpoint, ClientOptions::new(Version::V5).credentials("cat", Some(b"cat"))).await
     }
 
@@ -96,6 +112,16 @@ async fn the_common_name_is_the_user() {
     server.refused(2);
     server.connect_with(&server.trusting()).await.expect_err("there is no certificate");
     server.refused(3);
+}
+
+#[tokio::test]
+async fn the_common_name_is_the_user_over_quic_too() {
+    let server = Server::start("cn", "user ann\ntopic readwrite a\nuser cat\ntopic readwrite c\n");
+    let ann = server.shows(&[(DnType::CommonName, "ann")]);
+    let ann = server.connect_over_quic(&ann).await.expect("it is accepted");
+    assert!(may_publish(&ann, "a").await && !may_publish(&ann, "c").await);
+    server.connect_over_quic(&server.trusting()).await.expect_err("there is no certificate");
+    server.refused(1);
 }
 
 /// The name counts, and not its proof.

@@ -359,6 +359,7 @@ impl<S: Stream> Stream for Layered<S> {
     fn certificate_name(&mut self, name: CertificateName) -> Option<String> {
         match &mut self.0 {
             State::Secure(named) => named.stream.below().certificate_name(name),
+            State::Quic(stream) => stream.certificate_name(name),
             _ => None,
         }
     }

@@ -5,7 +5,7 @@
 //! was encrypted.
 
 mod exporter;
-mod name;
+pub(crate) mod name;
 mod settings;
 mod version1;
 

@@ -13,7 +13,7 @@ use quinn_proto::{
     TransportError, TransportErrorCode, VarInt, WriteError,
 };
 use rustls::pki_types::{CertificateDer, UnixTime};
-use turn::{Readiness, Received, Stream};
+use turn::{CertificateName, Readiness, Received, Stream};
 
 use super::door::{Begun, Handshake};
 use crate::{Rejected, tls};
@@ -243,13 +243,18 @@ impl Link {
 
     /// A client that resumes a session shows no certificate, and none is verified.
     fn check_certificate(&mut self, now: Instant) {
-        let identity = self.connection.crypto_session().peer_identity();
-        let chain = identity.and_then(|identity| identity.downcast::<Vec<CertificateDer<'static>>>().ok());
-        let certificate = chain.as_deref().and_then(|chain| chain.first());
-        if let Some(error) = certificate.and_then(|certificate| tls::expired(certificate, UnixTime::now())) {
+        let certificate = self.certificate();
+        let expired = certificate.and_then(|certificate| tls::expired(&certificate, UnixTime::now()));
+        if let Some(error) = expired {
             self.refused = Some(error);
             self.connection.close(now, BAD_CERTIFICATE, Bytes::from_static(b"certificate expired"));
         }
+    }
+
+    /// The certificate that the client has shown.
+    fn certificate(&self) -> Option<CertificateDer<'static>> {
+        let identity = self.connection.crypto_session().peer_identity()?;
+        identity.downcast::<Vec<CertificateDer<'static>>>().ok()?.into_iter().next()
     }
 
     /// The outcome of a read that finds no bytes.
@@ -379,6 +384,10 @@ impl Stream for QuicStream {
 
     fn is_costly(&mut self) -> bool {
         lock(&self.0).connection.is_handshaking()
+    }
+
+    fn certificate_name(&mut self, name: CertificateName) -> Option<String> {
+        tls::name::of(&lock(&self.0).certificate()?, name)
     }
 
     fn channel_binding(&mut self) -> Option<[u8; 32]> {

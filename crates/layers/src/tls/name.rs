@@ -8,7 +8,7 @@ use x509_parser::der_parser::asn1_rs::Oid;
 use x509_parser::oid_registry as oids;
 
 /// The user name in a certificate in DER. `None` if there is not exactly one, or it has a character that no name has.
-pub(super) fn of(der: &[u8], name: CertificateName) -> Option<String> {
+pub(crate) fn of(der: &[u8], name: CertificateName) -> Option<String> {
     let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
     let found = match name {
         CertificateName::CommonName => common_name(&certificate),
