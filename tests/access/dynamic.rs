@@ -13,16 +13,16 @@ use pondhawk_tests::{Broker, Client, Options, Version};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-const TOPIC: &str = "$CONTROL/dynamic-security/v1";
+pub(super) const TOPIC: &str = "$CONTROL/dynamic-security/v1";
 const RESPONSE: &str = "$CONTROL/dynamic-security/v1/response";
 
 /// A directory with a new file of dynamic security, whose administrator is called `admin`.
-struct Secured {
+pub(super) struct Secured {
     directory: TempDir,
 }
 
 impl Secured {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let secured = Self { directory: TempDir::new().expect("there is a place for temporary files") };
         let mut init = Command::new("mosquitto_ctrl");
         init.args(["dynsec", "init"]).arg(secured.file()).args(["admin", "admin"]).stdout(Stdio::null());
@@ -34,7 +34,7 @@ impl Secured {
         self.directory.path().join("dynamic-security.json")
     }
 
-    fn keys(&self) -> String {
+    pub(super) fn keys(&self) -> String {
         format!("[auth]\ndynamic_security_file = {:?}\n", self.file())
     }
 
@@ -49,12 +49,12 @@ impl Secured {
 }
 
 /// Connects as a user, whose password is the name.
-fn user(broker: &Broker, client_id: &str, name: &str) -> Client {
+pub(super) fn user(broker: &Broker, client_id: &str, name: &str) -> Client {
     broker.client_with(&Connect::new(Version::V5, client_id).of(name, name))
 }
 
 /// Connects as an administrator, who hears all answers.
-fn admin(broker: &Broker) -> Client {
+pub(super) fn admin(broker: &Broker) -> Client {
     let mut admin = user(broker, "the-admin", "admin");
     admin.subscribe(RESPONSE);
     admin
@@ -88,7 +88,7 @@ fn control_bytes(admin: &mut Client, commands: &[u8]) -> Value {
 }
 
 /// Sends commands, and returns the answer to each.
-fn control(admin: &mut Client, commands: &Value) -> Vec<Value> {
+pub(super) fn control(admin: &mut Client, commands: &Value) -> Vec<Value> {
     let answer = control_bytes(admin, json!({ "commands": commands }).to_string().as_bytes());
     answer["responses"].as_array().expect("a list").clone()
 }
@@ -101,7 +101,7 @@ fn succeed(admin: &mut Client, commands: &Value) {
 }
 
 /// A user with a role that may do everything with these topics.
-fn create(admin: &mut Client, name: &str, filter: &str) {
+pub(super) fn create(admin: &mut Client, name: &str, filter: &str) {
     let acls: Vec<Value> =
         ["publishClientSend", "publishClientReceive", "subscribePattern", "unsubscribePattern"]
             .into_iter()
@@ -146,7 +146,7 @@ fn a_reload_keeps_what_commands_have_changed_and_takes_no_other_file() {
 }
 
 /// Asks for one subscription of QoS 0. Returns its code.
-fn subscribe(client: &mut Client, filter: &str) -> u8 {
+pub(super) fn subscribe(client: &mut Client, filter: &str) -> u8 {
     let version = client.version();
     client.send(&packet::subscribe_with(version, 7, filter, 0));
     let answer = client.read_packet();

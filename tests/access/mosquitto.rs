@@ -148,6 +148,22 @@ fn rules_decide_as_in_mosquitto() {
     assert!(questions > if is_long() { 50_000 } else { 2_000 }, "{questions}");
 }
 
+/// Mosquitto 2.0 puts such a name in place, and shows the topics of the broker to each client that chooses it. The generated questions
+/// have no such names.
+#[test]
+fn a_name_that_begins_with_a_dollar_sign_opens_no_topics_of_the_broker() {
+    let directory = TempDir::new().expect("there is a place for temporary files");
+    let path = directory.path().join("rules");
+    fs::write(&path, "pattern readwrite %c/#\n").expect("a temporary file can be written");
+    let settings = format!("allow_anonymous = true\n[auth]\nacl_file = {path:?}\n");
+    let ours = Broker::start(&Options { settings, ..Options::default() });
+    let theirs = format!("max_queued_messages 1000\nacl_file {}\n", path.display());
+    let theirs = Mosquitto::start(&theirs);
+    let topics = ["$a/x".to_owned()];
+    let may = |address| writes(&mut client(address, None, "$a"), &topics);
+    assert_eq!((may(ours.address()), may(theirs.address())), (vec![false], vec![true]));
+}
+
 /// Each program's file works with the other broker.
 #[test]
 fn password_files_go_in_both_directions() {

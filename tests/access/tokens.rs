@@ -2,6 +2,7 @@
 
 mod issuer;
 mod keys;
+mod names;
 mod rights;
 
 use std::fs;

@@ -105,10 +105,16 @@ fn is_level(pattern: &str, level: &str, client: Client<'_>) -> bool {
     }
 }
 
+/// Whether a filter matches no topic that begins with `$`: its first level is a wildcard [MQTT-4.7.2-1], or has a name, which would
+/// open topics of the broker to each client that has chosen the name.
+fn is_kept_away(filter: &str) -> bool {
+    let first = filter.split('/').next().unwrap_or_default();
+    matches!(first, "+" | "#") || Name::find(first).is_some()
+}
+
 /// Whether a filter matches a topic.
 fn matches(filter: &str, topic: &str, client: Client<'_>) -> bool {
-    // A wildcard in the first level does not match a topic that begins with `$` [MQTT-4.7.2-1].
-    if topic.starts_with('$') && filter.starts_with(['+', '#']) {
+    if topic.starts_with('$') && is_kept_away(filter) {
         return false;
     }
     let (mut levels, mut patterns) = (topic.split('/'), filter.split('/'));
@@ -124,7 +130,7 @@ fn matches(filter: &str, topic: &str, client: Client<'_>) -> bool {
 
 /// Whether a filter matches every topic that another one matches. A name never stands for a wildcard.
 fn covers(filter: &str, asked: &str, client: Client<'_>) -> bool {
-    if asked.starts_with('$') && filter.starts_with(['+', '#']) {
+    if asked.starts_with('$') && is_kept_away(filter) {
         return false;
     }
     // Every topic has a first level.

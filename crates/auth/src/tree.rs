@@ -150,6 +150,14 @@ struct Node<M> {
     below: M,
 }
 
+impl<M> Node<M> {
+    /// The nodes behind levels that are this one with the client's names in place.
+    fn named(&self, level: &str, client: Client<'_>) -> impl Iterator<Item = usize> {
+        let fitting = self.templates.iter().filter(move |(template, _)| template.matches(level, client));
+        fitting.map(|(_, next)| *next)
+    }
+}
+
 /// Rules of one owner.
 ///
 /// A walk visits, for each level of a topic, the nodes whose filters match the topic up to this level. There are at most two
@@ -231,17 +239,16 @@ impl<M: Merge> Tree<M> {
         let mut marks = M::default();
         let (mut nodes, mut next) = (vec![0], Vec::new());
         for (number, level) in topic.levels().enumerate() {
-            // A wildcard in the first level does not match a topic that begins with `$` [MQTT-4.7.2-1].
+            // Neither a wildcard in the first level [MQTT-4.7.2-1] nor a name matches a topic that begins with `$`.
             let is_hidden = number == 0 && level.starts_with('$');
             for node in nodes.drain(..).map(|at: usize| &self.nodes[at]) {
                 count_visit();
+                next.extend(node.literals.get(level));
                 if !is_hidden {
                     marks.merge(&node.below);
                     next.extend(node.any);
+                    next.extend(node.named(level, client));
                 }
-                next.extend(node.literals.get(level));
-                let templates = node.templates.iter().filter(|(template, _)| template.matches(level, client));
-                next.extend(templates.map(|(_, next)| *next));
             }
             if next.is_empty() {
                 return marks;
@@ -257,13 +264,15 @@ impl<M: Merge> Tree<M> {
 
     /// The marks of the rules whose filters match every topic that a valid `filter` matches.
     ///
-    /// A name never stands for a wildcard: `%c` does not cover `+`, whatever the client is called.
+    /// A name never stands for a wildcard: `%c` does not cover `+`, whatever the client is called. In the first level it covers
+    /// nothing that begins with `$`, whatever `hidden` says about wildcards.
     pub(crate) fn cover(&self, filter: &str, client: Client<'_>, hidden: Hidden) -> M {
         let mut marks = M::default();
         let (mut nodes, mut next) = (vec![0], Vec::new());
         for (number, level) in filter.split('/').enumerate() {
             let is_rest = level == "#";
-            let is_hidden = hidden == Hidden::Apart && number == 0 && level.starts_with('$');
+            let is_special = number == 0 && level.starts_with('$');
+            let is_hidden = hidden == Hidden::Apart && is_special;
             for node in nodes.drain(..).map(|at: usize| &self.nodes[at]) {
                 count_visit();
                 if !is_hidden {
@@ -277,12 +286,7 @@ impl<M: Merge> Tree<M> {
                 }
                 if !matches!(level, "+" | "#") {
                     next.extend(node.literals.get(level));
-                    let templates = node.templates.iter();
-                    next.extend(
-                        templates
-                            .filter(|(template, _)| template.matches(level, client))
-                            .map(|(_, next)| *next),
-                    );
+                    next.extend(node.named(level, client).filter(|_| !is_special));
                 }
             }
             if next.is_empty() {

@@ -119,7 +119,7 @@ fn covers(filter: &str, topic: &[&str]) -> bool {
 }
 
 /// A filter with the names of a client in it, none of which is more than text in one level. `None` where the client has no
-/// name that may stand there.
+/// name that may stand there. No name opens a topic that begins with `$`.
 fn filled(filter: &str, client: Client<'_>) -> Option<String> {
     let is_fit = |name: &&str| !name.is_empty() && !name.contains(['/', '+', '#']);
     let mut text = filter.replace("%c", "\u{1}").replace("%u", "\u{2}");
@@ -129,7 +129,8 @@ fn filled(filter: &str, client: Client<'_>) -> Option<String> {
     if text.contains('\u{2}') {
         text = text.replace('\u{2}', client.user.filter(is_fit)?);
     }
-    Some(text)
+    let has_name = filter.split('/').next().is_some_and(|first| first.contains("%c") || first.contains("%u"));
+    (!has_name || !text.starts_with('$')).then_some(text)
 }
 
 fn line_of(decision: Decision<'_>) -> (bool, Option<u32>) {
@@ -142,7 +143,7 @@ fn line_of(decision: Decision<'_>) -> (bool, Option<u32>) {
 }
 
 fn filter() -> impl Strategy<Value = String> {
-    let level = select(&["a", "b", "", "$x", "+", "+", "%c", "%u", "a%c", "%c-%u"][..]);
+    let level = select(&["a", "b", "", "$x", "+", "+", "%c", "%u", "a%c", "%c-%u", "$%c"][..]);
     (prop::collection::vec(level, 0..4), any::<bool>())
         .prop_map(|(mut levels, is_open)| {
             if is_open || levels.is_empty() {
@@ -179,7 +180,7 @@ fn file() -> impl Strategy<Value = File> {
 }
 
 fn topic() -> impl Strategy<Value = String> {
-    let levels = select(&["a", "b", "", "$x", "c1", "ac1", "c1-ann", "ann", "%c"][..]);
+    let levels = select(&["a", "b", "", "$x", "$CONTROL", "$c1", "c1", "ac1", "c1-ann", "ann", "%c"][..]);
     prop::collection::vec(levels, 1..5)
         .prop_map(|levels| levels.join("/"))
         .prop_filter("not empty", |topic| !topic.is_empty())
@@ -187,7 +188,17 @@ fn topic() -> impl Strategy<Value = String> {
 
 fn user() -> impl Strategy<Value = Option<&'static str>> {
     select(
-        &[None, Some("ann"), Some("bob"), Some("a"), Some("stranger"), Some("#"), Some("a/b"), Some("%c")][..],
+        &[
+            None,
+            Some("ann"),
+            Some("bob"),
+            Some("a"),
+            Some("stranger"),
+            Some("#"),
+            Some("a/b"),
+            Some("%c"),
+            Some("$x"),
+        ][..],
     )
 }
 
@@ -198,7 +209,7 @@ proptest! {
     fn compiled_roles_decide_as_their_rules_one_by_one(
         file in file(),
         user in user(),
-        client_id in select(&["c1", "c/1", "a", "#", "%u", "ann"][..]),
+        client_id in select(&["c1", "c/1", "a", "#", "", "+", "%u", "ann", "$x", "$CONTROL"][..]),
         topics in prop::collection::vec(topic(), 1..8),
     ) {
         let (roles, client) = (file.compile(), Client { user, client_id, claims: None });
@@ -223,8 +234,12 @@ proptest! {
 
 /// All topics of up to four levels, of the words that filters have, and one more. Filters are compared with the empty topic
 /// too, which is none: `/#` begins with it, and `/+/#` does not cover that.
-fn topics() -> Vec<Vec<&'static str>> {
-    let words = ["a", "b", "", "$x", "c1", "ann", "ac1", "c1-ann", "else"];
+fn topics(client_id: &str) -> Vec<Vec<&'static str>> {
+    let words = match client_id {
+        "c1" => ["a", "b", "", "$x", "$c1", "c1", "ann", "ac1", "c1-ann", "else"],
+        "$x" => ["a", "b", "", "$x", "$$x", "c1", "ann", "a$x", "$x-ann", "else"],
+        other => panic!("{other} is not generated"),
+    };
     let mut all: Vec<Vec<&str>> = vec![Vec::new()];
     let mut from = 0;
     for _ in 0..4 {
@@ -248,12 +263,13 @@ proptest! {
     fn a_subscription_needs_a_rule_that_matches_all_its_topics(
         file in file(),
         user in user(),
+        client_id in select(&["c1", "$x"][..]),
         filters in prop::collection::vec(filter(), 1..4),
     ) {
-        let (roles, client) = (file.compile(), Client { user, client_id: "c1", claims: None });
-        let all = topics();
+        let (roles, client) = (file.compile(), Client { user, client_id, claims: None });
+        let all = topics(client_id);
         for asked in &filters {
-            let asked = asked.replace("%c", "c1").replace("%u", "ann");
+            let asked = asked.replace("%c", client_id).replace("%u", "ann");
             let own: Vec<_> = all.iter().filter(|topic| covers(&asked, topic)).collect();
             let covering = |rule: &str| own.iter().all(|topic| covers(rule, topic));
             let fitting = file.fitting(client, RuleKind::Subscribe, covering);

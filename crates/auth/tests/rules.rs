@@ -54,7 +54,8 @@ fn covers(filter: &str, topic: &str) -> bool {
     matches(&filter, &topic)
 }
 
-/// A filter with the names of a client in it; `None` where the client has no name for it, or none that may stand there.
+/// A filter with the names of a client in it; `None` where the client has no name for it, or none that may stand there. No
+/// name opens a topic that begins with `$`.
 fn filled(filter: &str, client: Client<'_>) -> Option<String> {
     let is_fit = |name: &&str| !name.is_empty() && !name.contains('/');
     let mut text = filter.to_owned();
@@ -66,7 +67,8 @@ fn filled(filter: &str, client: Client<'_>) -> Option<String> {
     if text.contains('\u{2}') {
         text = text.replace('\u{2}', client.user.filter(is_fit)?);
     }
-    Some(text)
+    let has_name = filter.split('/').next().is_some_and(|first| first.contains("%c") || first.contains("%u"));
+    (!has_name || !text.starts_with('$')).then_some(text)
 }
 
 /// The decision of some rules: those that deny first, then the others in their order.
@@ -104,7 +106,7 @@ fn naive(lines: &[Line], client: Client<'_>, topic: &str, action: Action) -> Dec
 }
 
 fn level() -> impl Strategy<Value = &'static str> {
-    select(&["a", "b", "", "$x", "+", "+", "%c", "%u", "a%c", "%c-%u", "%%u"][..])
+    select(&["a", "b", "", "$x", "+", "+", "%c", "%u", "a%c", "%c-%u", "%%u", "$%c"][..])
 }
 
 fn filter() -> impl Strategy<Value = String> {
@@ -126,7 +128,9 @@ fn line() -> impl Strategy<Value = String> {
 }
 
 fn topic() -> impl Strategy<Value = String> {
-    let levels = select(&["a", "b", "", "$x", "c1", "ac1", "c1-ann", "%ann", "ann", "a%c", "%c"][..]);
+    let levels = select(
+        &["a", "b", "", "$x", "$CONTROL", "$c1", "c1", "ac1", "c1-ann", "%ann", "ann", "a%c", "%c"][..],
+    );
     prop::collection::vec(levels, 1..5)
         .prop_map(|levels| levels.join("/"))
         .prop_filter("not empty", |t| !t.is_empty())
@@ -138,8 +142,10 @@ proptest! {
     #[test]
     fn a_compiled_list_decides_as_one_that_is_read_line_by_line(
         text in prop::collection::vec(line(), 0..12).prop_map(|lines| lines.join("\n")),
-        user in select(&[None, Some("ann"), Some("bob"), Some("a"), Some("b+b"), Some("a/b"), Some(""), Some("%c")][..]),
-        client_id in select(&["c1", "c/1", "a", "#", "%u", "ann"][..]),
+        user in select(
+            &[None, Some("ann"), Some("bob"), Some("a"), Some("b+b"), Some("a/b"), Some(""), Some("%c"), Some("$x")][..]
+        ),
+        client_id in select(&["c1", "c/1", "a", "#", "", "+", "%u", "ann", "$x", "$CONTROL"][..]),
         topics in prop::collection::vec(topic(), 1..12),
     ) {
         let permissions = Permissions::of_mosquitto(&text).expect("every line is a rule");
