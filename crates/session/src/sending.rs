@@ -4,7 +4,7 @@ use wire::{Delivery, PacketId, Qos};
 
 use crate::outbound::Outbound;
 use crate::waiting::{Bound, WaitingQueue};
-use crate::{Session, Settings, Wait, Waiting};
+use crate::{Session, Wait, Waiting};
 
 /// Messages of QoS 1 and 2 in flight.
 #[derive(Debug)]
@@ -41,12 +41,6 @@ impl<T> Session<T> {
     pub fn begin_release(&mut self, packet_id: PacketId, into: &mut Vec<u8>) {
         let packet = self.sending.get_or_insert_default().outbound.begin_release(packet_id, ());
         self.write(&packet.into(), into);
-    }
-
-    /// Lets a message wait behind the window, within [`Settings::waiting_messages_max`] and
-    /// [`Settings::waiting_bytes_max`].
-    pub fn wait(&mut self, waiting: Waiting<T>, settings: &Settings) -> Wait {
-        self.wait_within(waiting, Bound::of(settings))
     }
 
     /// Lets a message wait behind the window, within this bound.

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use base::{Message, Now, Ticket};
 use pondhawk_session::client::{Acknowledge, Client, Event, Outgoing, Receipt};
-use pondhawk_session::{Accepted, Request, Session, Settings, Waiting};
+use pondhawk_session::{Accepted, Bound, Request, Session, Settings, Waiting};
 use wire::{
     Auth, AuthProperties, AuthReason, Binary, ConnAck, Connect, Delivery, Disconnect, OneOrMore, Packet,
     PacketId, PingReq, PingResp, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason, Publish,
@@ -137,7 +137,7 @@ fn serve(random: &mut Random) {
                 let identifiers = Default::default();
                 let waiting =
                     Waiting { message, qos: Qos::AtLeastOnce, retain: false, identifiers, tag: 0_u64 };
-                let _ = session.wait(waiting, &settings);
+                let _ = session.wait_within(waiting, Bound::of(&settings));
                 session.next_waiting();
             }
             _ if random.below(3) == 0 => session.hold_answers(now),

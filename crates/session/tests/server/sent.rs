@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use base::{Message, Ticket};
-use pondhawk_session::{Request, Settings, Wait, Waiting};
+use pondhawk_session::{Bound, Request, Settings, Wait, Waiting};
 use wire::{
     Delivery, PacketId, PacketType, PingReq, PubAck, PubAckReason, PubComp, PubRec, PubRelReason, Publish,
     Qos, ReasonCode, Version,
@@ -83,7 +83,7 @@ fn a_full_window_delays_nothing_else() {
     let mut world = with_window(1);
     begin(&mut world, Qos::AtLeastOnce).expect("a place");
     let held = message(&world, b"");
-    assert_eq!(world.session.wait(held, &world.settings), Wait::Waits);
+    assert_eq!(world.session.wait_within(held, Bound::of(&world.settings)), Wait::Waits);
     world.take(PingReq).expect("in order");
     world.take(publish(Qos::AtLeastOnce, 1)).expect("a message");
     world.complete(Ticket::PubAck(id(1)));
@@ -230,9 +230,13 @@ fn messages_wait_in_order_and_within_bounds() {
     world.settings = Settings { waiting_messages_max: 2, waiting_bytes_max: 1_000, ..Settings::default() };
     let first = begin(&mut world, Qos::AtLeastOnce).expect("a place");
     let large = message(&world, &[0; 2_000]);
-    assert_eq!(world.session.wait(large, &world.settings), Wait::Waits, "one may always wait");
+    assert_eq!(
+        world.session.wait_within(large, Bound::of(&world.settings)),
+        Wait::Waits,
+        "one may always wait"
+    );
     let next = message(&world, b"next");
-    assert_eq!(world.session.wait(next.clone(), &world.settings), Wait::Full);
+    assert_eq!(world.session.wait_within(next.clone(), Bound::of(&world.settings)), Wait::Full);
     assert!(world.session.next_waiting().is_none());
     world.take(puback(first)).expect("in order");
     assert!(world.session.begin(Qos::AtLeastOnce).is_none(), "others wait");
@@ -242,9 +246,9 @@ fn messages_wait_in_order_and_within_bounds() {
 
     for payload in [b"one", b"two"] {
         let waiting = message(&world, payload);
-        assert_eq!(world.session.wait(waiting, &world.settings), Wait::Waits);
+        assert_eq!(world.session.wait_within(waiting, Bound::of(&world.settings)), Wait::Waits);
     }
-    assert_eq!(world.session.wait(next, &world.settings), Wait::Full);
+    assert_eq!(world.session.wait_within(next, Bound::of(&world.settings)), Wait::Full);
     let mut last = delivery;
     for payload in [b"one", b"two"] {
         world.take(puback(last.packet_id().expect("QoS 1"))).expect("in order");
