@@ -235,7 +235,7 @@ fn queues_have_the_bounds_of_roles_after_a_reload_and_a_restart_too() {
     for (limit, expected) in [
         ("queue_messages = 5\n", 5),
         ("queue_messages = 900\n", 6),
-        ("queue_bytes = 200\n", 2),
+        ("queue_bytes = \"64 KiB\"\n", 6),
         ("", 6),
         ("queue_messages = 2\n", 2),
     ] {

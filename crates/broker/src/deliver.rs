@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::{Budget, ConnectionId, Identifiers, Interest, Level, Message, Now, Subscriber};
 use index::Target;
 use protocol::{Command, Delivered};
-use session::{Bound, Wait, Waiting};
+use session::{Bound, Settings, Wait, Waiting};
 use wire::{
     DisconnectReason, Publish, PublishTopic, Qos, ReasonCode, SubscriptionIdentifiers, numbered_packets,
 };
@@ -32,10 +32,15 @@ pub(crate) struct Found {
     pub(crate) behind: Option<Arc<Subscriber>>,
 }
 
-/// Whether more waits behind the window of a client than a part of what makes it behind.
-fn is_behind(client: &Client, divisor: usize) -> bool {
+/// Whether more waits behind the window of a client than a part of what makes it behind: the marks above, or half of the
+/// client's bound where that is lower. Publishers wait before the bound is reached.
+fn is_behind(client: &Client, settings: &Settings, divisor: usize) -> bool {
     let (messages, bytes) = (client.session.waiting_messages(), client.session.waiting_bytes());
-    messages > BEHIND_MESSAGES / divisor || messages > BEHIND_FEW / divisor && bytes > BEHIND_BYTES / divisor
+    let bound = client.waiting_bound(settings);
+    let (messages_mark, bytes_mark) =
+        (BEHIND_MESSAGES.min(bound.messages / 2), BEHIND_BYTES.min(bound.bytes / 2));
+    let few = BEHIND_FEW.min(bound.messages / 2);
+    messages > messages_mark / divisor || messages > few / divisor && bytes > bytes_mark / divisor
 }
 
 impl Shard {
@@ -256,7 +261,7 @@ impl Shard {
                 if !is_ours {
                     client.make_aside().shares.get_or_insert_default().waiting += 1;
                 }
-                let is_behind = is_behind(client, 1);
+                let is_behind = is_behind(client, &self.settings, 1);
                 if let Some(subscriber) = client.subscriber.clone().filter(|_| is_behind)
                     && !subscriber.gauge.is_behind()
                 {
@@ -279,7 +284,7 @@ impl Shard {
         let now = to.now;
         let Some(client) = self.clients.get(id) else { return };
         let Some(subscriber) = client.subscriber.as_ref() else { return };
-        if subscriber.gauge.is_marked_behind() && !is_behind(client, 4) {
+        if subscriber.gauge.is_marked_behind() && !is_behind(client, &self.settings, 4) {
             let subscriber = Arc::clone(subscriber);
             subscriber.gauge.set_behind(false);
             self.judge.had_room(id, now.monotonic_ms);

@@ -554,7 +554,7 @@ keys! {
         /// after a restart with a lower bound, they are kept until the next message does not fit; the log says so.
         queue_messages: u32 { kind: Count<u32>, default: 100_000, bounds: 1..=100_000_000 }
         /// How many bytes those messages may have.
-        queue_bytes: u64 { kind: Size<u64>, default: 256 << 20, bounds: 64 << 10..=MEMORY_MAX }
+        queue_bytes: u64 { kind: Size<u64>, default: 256 << 20, bounds: QUEUE_BYTES_MIN..=MEMORY_MAX }
         /// What happens when that is full. `end-session`: the session is ended, so that a forgotten one cannot stop the
         /// others, and its client is told; of a shared subscription, the sessions of all its members are, or with `dispatch
         /// = "key-ordered"` only that of the member for whom most waits. `refuse`: nobody gets the message, and its publisher
@@ -646,6 +646,8 @@ const RESERVED_FILES: u64 = 64;
 
 const MEMORY_MIN: u64 = 16 << 20;
 const MEMORY_MAX: u64 = 64 << 40;
+/// Minimum of the bytes in a queue, also in the roles of users.
+pub(crate) const QUEUE_BYTES_MIN: u64 = 64 << 10;
 
 keys! {
     /// The journal in `data_dir`, to which everything that must last is appended before it is acknowledged. It is a row of

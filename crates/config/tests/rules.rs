@@ -191,6 +191,7 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     ("[roles.a]\nqueue_messages = 0", "line 2, column 18: `roles.a.queue_messages` is from 1 to"),
     ("[roles.a]\nqueue_bytes = 0", "line 2, column 15: `roles.a.queue_bytes` is a number of bytes"),
+    ("[roles.a]\nqueue_bytes = 65_535", "line 2, column 15: `roles.a.queue_bytes` is at least 64 KiB"),
     ("[roles.a]\nmax_qos = -1", "line 2, column 11: `roles.a.max_qos` cannot be negative"),
     ("[roles.a]\nexpiry_max = 5", "line 2, column 14: `roles.a.expiry_max` is a time of at least one second"),
     ("[roles.a]\nexpiry_max = \"10 ms\"", "line 2, column 14: `roles.a.expiry_max` is a time of at least"),

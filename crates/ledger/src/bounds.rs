@@ -21,6 +21,12 @@ impl Bounds {
     }
 }
 
+    /// The same bounds for a message of this size. An empty queue has room for a message that is longer than the roles allow, as
+    /// long as the configuration allows it: otherwise one message would end the session of a client that reads.
+    pub(crate) fn for_one(self, bytes: usize, settings: &Settings) -> Self {
+        Self { bytes: self.bytes.max(bytes.min(settings.queue_bytes_max)), ..self }
+    }
+
 /// The bounds that the roles of a session's user have, as they were looked up last.
 #[derive(Debug, Default)]
 pub(crate) struct RoleBounds(Cell<Known>);

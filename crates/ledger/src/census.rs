@@ -5,7 +5,6 @@ use std::sync::Arc;
 use base::{Interest, Message, Now};
 
 use crate::Ledger;
-use crate::bounds::Bounds;
 use crate::entry::Entry;
 use crate::group::Group;
 use crate::in_flight::State;
@@ -93,8 +92,10 @@ impl Ledger {
     #[must_use]
     pub fn over_limits(&self) -> OverLimits {
         let is_over = |line: &&Line| {
-            let Bounds { messages, bytes } = line.bounds(&self.settings);
-            line.queue.len() > messages || line.queue.bytes() > bytes
+            let (len, waiting_bytes) = (line.queue.len(), line.queue.bytes());
+            let bounds = line.bounds(&self.settings);
+            let bounds = if len == 1 { bounds.for_one(waiting_bytes, &self.settings) } else { bounds };
+            len > bounds.messages || waiting_bytes > bounds.bytes
         };
         let queues = self.lines.iter().filter(is_over).count();
         OverLimits { retained_bytes: self.retained.over_bytes(), queues }

@@ -46,7 +46,7 @@ impl Line {
             return Room::Absent;
         }
         let bytes = message.size_bytes();
-        let bounds = self.bounds(settings);
+        let bounds = self.bounds(settings).for_one(bytes, settings);
         let (messages_max, bytes_max) = (bounds.messages, bounds.bytes);
         if self.queue.len() < messages_max && self.queue.bytes() + bytes <= bytes_max {
             return Room::Enough;

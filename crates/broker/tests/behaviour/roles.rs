@@ -52,6 +52,44 @@ fn send(world: &mut World, peer: Peer, topic: &str, qos: Qos, retain: bool) -> V
     world.packets(peer)
 }
 
+/// Publishers wait for their acknowledgements when half of a small bound waits.
+#[test]
+fn a_burst_to_a_client_that_reads_meets_no_bound_of_roles() {
+    const MESSAGES: u16 = 500;
+    let mut builder = RolesBuilder::default();
+    let role = builder.role("role");
+    OPEN.iter()
+        .for_each(|(kind, filter, permit)| builder.rule(role, *kind, filter, *permit, 1).expect("a filter"));
+    builder.limit(role, Limits { queue_messages_max: Some(100), ..Limits::default() });
+    builder.give(Holder::Anonymous, role);
+    let access = Arc::new(Access::new(None, None).with_roles(builder.build().expect("few rules")));
+    for shards in [1, 2] {
+        let mut world = World::new(shards);
+        world.replace_realms(Realms::new(vec![("".into(), Arc::clone(&access))]));
+        let publisher = world.connect(0, Version::V3_1_1, "publisher");
+        let reader = world.connect(shards - 1, Version::V3_1_1, "reader");
+        let options = SubscriptionOptions { qos: Qos::AtLeastOnce, ..SubscriptionOptions::default() };
+        world.subscribe_with(reader, "a", options, SubscribeProperties::default());
+        let id = |number| PacketId::new(number).expect("not 0");
+        let (mut sent, mut acknowledged, mut came, mut read) = (0, 0, 0, 0);
+        while read < MESSAGES {
+            // As many as clients usually send without an acknowledgement.
+            while sent < MESSAGES && sent - acknowledged < 20 {
+                sent += 1;
+                let delivery = Delivery::AtLeastOnce { packet_id: id(sent), dup: false };
+                world.send(publisher, &Publish { delivery, ..Publish::new(name("a"), b"x") }.into());
+            }
+            acknowledged += u16::try_from(world.packets(publisher).len()).expect("few");
+            came += world.packets(reader).len();
+            assert!(!world.socket(reader).closed && came > usize::from(read), "after {read} messages");
+            read += 1;
+            world.send(reader, &PubAck::new(id(read), PubAckReason::Success).into());
+        }
+        assert_eq!((came, acknowledged), (usize::from(MESSAGES), MESSAGES));
+        world.assert_account();
+    }
+}
+
 /// The cached route of the topic gives no other message a right.
 #[test]
 fn qos_and_retain_are_decided_message_by_message_on_one_route() {

@@ -11,6 +11,7 @@ use auth::{
 use toml::de::DeTable;
 use wire::Qos;
 
+use crate::keys::QUEUE_BYTES_MIN;
 use crate::nearest::nearest;
 
 use mistakes::Mistakes;
@@ -170,7 +171,7 @@ impl<'a> File<'a, '_> {
         let bytes_per_sec_max = entry.size("bytes_per_second", self.mistakes);
         let expiry_secs_max = entry.seconds("expiry_max", self.mistakes);
         let queue_messages_max = self.at_least_one("queue_messages", entry);
-        let queue_bytes_max = entry.size("queue_bytes", self.mistakes);
+        let queue_bytes_max = self.queue_bytes(entry);
         let topic_prefix = self.topic_prefix(role, entry);
         let limits = Limits {
             client_ids,
@@ -204,6 +205,16 @@ impl<'a> File<'a, '_> {
             self.mistakes.note(entry.place(key), format!("`{}.{key}` is from 1 to {}", entry.full, u32::MAX));
         }
         number
+    }
+
+    /// The bound has the minimum of that of the configuration.
+    fn queue_bytes(&mut self, entry: &Entry<'a>) -> Option<u64> {
+        let bytes = entry.size("queue_bytes", self.mistakes)?;
+        if bytes < QUEUE_BYTES_MIN {
+            let text = format!("`{}.queue_bytes` is at least 64 KiB", entry.full);
+            self.mistakes.note(entry.place("queue_bytes"), text);
+        }
+        Some(bytes)
     }
 
     /// Adds the rules of a list. A rule without levels denies.

@@ -134,6 +134,33 @@ fn a_session_that_another_user_resumes_has_the_bound_of_that_user() {
     assert_eq!(found(&mut stage, "ann").as_deref(), Some("567"));
 }
 
+/// A queue of roles has at most one message that is longer than its bound.
+#[test]
+fn an_empty_queue_has_room_for_a_message_that_is_longer_than_the_roles_allow() {
+    let large = |number: u8| message("a", &[number; 1_000], QOS_1);
+    let cases = [
+        (QueueFull::DropNewest, Some(b'1')),
+        (QueueFull::Refuse, Some(b'1')),
+        (QueueFull::DropOldest, Some(b'2')),
+        (QueueFull::EndSession, None),
+    ];
+    for (queue_full, left) in cases {
+        let mut stage = away(&settings(queue_full, realms(Some(9), Some(200))));
+        stage.emit(&large(b'1'));
+        assert_eq!(stage.ledger.over_limits().queues, 0, "one message is not too much");
+        let found_one = found(&mut stage, "ann").map(|text| text.into_bytes());
+        assert_eq!(found_one, Some(vec![b'1'; 1_000]), "{queue_full:?}");
+        [b'1', b'2'].into_iter().for_each(|number| stage.emit(&large(number)));
+        let found_one = found(&mut stage, "ann").map(|text| text.into_bytes());
+        assert_eq!(found_one, left.map(|number| vec![number; 1_000]), "{queue_full:?}");
+        stage.check_account();
+    }
+    let small = Settings { queue_bytes_max: 500, ..settings(QueueFull::EndSession, realms(None, Some(200))) };
+    let mut stage = away(&small);
+    stage.emit(&large(b'1'));
+    assert_eq!(found(&mut stage, "ann"), None, "the configuration has the last word");
+}
+
 /// A bound of three messages is less than a cursor would bring at once.
 #[test]
 fn retained_messages_fill_no_queue_with_a_bound_of_roles() {
