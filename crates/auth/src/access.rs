@@ -12,8 +12,8 @@ use wire::Qos;
 use crate::claims::{self, Asked, Standing};
 use crate::{
     Action, Check, Client, Credential, Decision, DynamicSecurity, FilterAction, Limits, LoginNames,
-    Mechanism, PasswordCheck, PasswordHash, Permissions, Permit, ProcessCheck, Question, Reason, Roles,
-    Scheme, ServiceCheck, TokenCheck, Tokens, UserSource, Users,
+    Mechanism, PasswordCheck, PasswordHash, Permissions, Permit, ProcessCheck, Question, QueueLimits, Reason,
+    Roles, Scheme, ServiceCheck, TokenCheck, Tokens, UserSource, Users,
 };
 
 /// Identities and rules at one time.
@@ -369,6 +369,12 @@ impl Access {
     #[must_use]
     pub fn limits(&self, client: Client<'_>) -> Option<Arc<Limits>> {
         self.roles.as_ref().map(|roles| roles.limits(client))
+    }
+
+    /// The limits for queues of a client by its roles, without a copy of other limits.
+    #[must_use]
+    pub fn queue_limits(&self, client: Client<'_>) -> QueueLimits {
+        self.roles.as_ref().map_or_else(QueueLimits::default, |roles| roles.queue_limits(client))
     }
 
     /// Whether a client may use a topic, and the reason.

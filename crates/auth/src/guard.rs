@@ -8,7 +8,8 @@ use topic::{TopicFilter, TopicName};
 use wire::Qos;
 
 use crate::{
-    Access, Action, Bans, Client, Decision, DynamicSecurity, FilterAction, Limits, Permit, Reason, Voucher,
+    Access, Action, Bans, Client, Decision, DynamicSecurity, FilterAction, Limits, Permit, QueueLimits,
+    Reason, Voucher,
 };
 
 /// The users and rules of all listeners at one time. Nothing in it ever changes.
@@ -168,6 +169,13 @@ impl Realms {
     pub fn limits(&self, principal: &Principal) -> Option<Arc<Limits>> {
         let any_client_id = "";
         self.access(principal.realm)?.limits(Client::of(principal, any_client_id))
+    }
+
+    /// The limits for queues of a user, without a copy of other limits.
+    #[must_use]
+    pub fn queue_limits(&self, principal: &Principal) -> QueueLimits {
+        let access = self.access(principal.realm);
+        access.map_or_else(QueueLimits::default, |access| access.queue_limits(Client::of(principal, "")))
     }
 
     /// Dynamic security, if a realm has some. All realms that have some have the same.

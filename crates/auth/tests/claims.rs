@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use auth::{
-    Access, Action, Client, DynamicSecurity, FilterAction, Holder, Permissions, Permit, Reason, Roles,
-    RolesBuilder, RuleKind,
+    Access, Action, Client, DynamicSecurity, FilterAction, Holder, Limits, Permissions, Permit, QueueLimits,
+    Reason, Roles, RolesBuilder, RuleKind,
 };
 use base::{ClaimLevels, ClaimRule, Claims, Uses};
 use proptest::prelude::*;
@@ -146,6 +146,35 @@ fn the_groups_of_a_token_add_their_roles() {
         matches!(decision.reason, Reason::Role(rule) if rule.held == auth::Held::Group("writers")),
         "{decision:?}"
     );
+}
+
+#[test]
+fn the_bounds_of_queues_are_those_of_all_roles() {
+    let mut builder = RolesBuilder::default();
+    for (name, messages, bytes) in
+        [("own", Some(3), None), ("large", Some(5), Some(7)), ("small", Some(2), Some(9))]
+    {
+        let role = builder.role(name);
+        builder.limit(
+            role,
+            Limits { queue_messages_max: messages, queue_bytes_max: bytes, ..Limits::default() },
+        );
+        builder.give(if name == "own" { Holder::User("ann") } else { Holder::Group(name) }, role);
+    }
+    let access = Access::default().with_roles(builder.build().expect("few rules"));
+    for (user, names, expected) in [
+        ("ann", &[][..], (Some(3), None)),
+        ("bob", &[], (None, None)),
+        ("ann", &["none", "small"], (Some(3), Some(9))),
+        ("ann", &["large", "small"], (Some(5), Some(9))),
+        ("bob", &["large"], (Some(5), Some(7))),
+    ] {
+        let claims = (!names.is_empty()).then(|| groups(names));
+        let client = client(user, claims.as_ref());
+        let QueueLimits { messages_max, bytes_max } = access.queue_limits(client);
+        assert_eq!((messages_max, bytes_max), expected, "{user} {names:?}");
+        assert_eq!(access.limits(client).expect("roles").queue(), access.queue_limits(client));
+    }
 }
 
 #[test]

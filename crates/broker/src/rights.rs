@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use auth::{Action, Limits, Realms};
+use auth::{Action, Limits, QueueLimits, Realms};
 use base::{ConnectionId, Principal, Subscriber};
 use session::{Bound, Settings};
 use topic::{TopicFilter, TopicName};
@@ -14,8 +14,8 @@ use crate::effects::Outside;
 use crate::{Effects, Notice, Shard};
 
 /// The bound of the messages that wait for a client by its roles, if they have one.
-pub(crate) fn role_bound(limits: &Limits) -> Option<Bound> {
-    let (messages, bytes) = (limits.queue_messages_max, limits.queue_bytes_max);
+pub(crate) fn role_bound(limits: QueueLimits) -> Option<Bound> {
+    let (messages, bytes) = (limits.messages_max, limits.bytes_max);
     let size = |most: Option<u64>| most.and_then(|most| usize::try_from(most).ok()).unwrap_or(usize::MAX);
     let bound = Bound { messages: size(messages.map(u64::from)), bytes: size(bytes) };
     (messages.is_some() || bytes.is_some()).then_some(bound)
@@ -69,8 +69,7 @@ impl Shard {
     fn role_bounds(&self, slots: Range<u32>, rules: Option<&Realms>) -> Vec<(ConnectionId, Option<Bound>)> {
         let bound = |client: &Client| {
             let principal = client.subscriber.as_ref()?.principal();
-            let limits = rules?.limits(&principal)?;
-            role_bound(&limits)
+            role_bound(rules?.queue_limits(&principal))
         };
         let clients = self.clients.in_slots(slots).map(|(id, client)| (id, bound(client), client));
         let changed = clients.filter(|(_, bound, client)| *bound != client.aside().role_bound);

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use auth::QueueLimits;
 use base::Subscriber;
 
 use crate::Settings;
@@ -19,13 +20,13 @@ impl Bounds {
     pub(crate) fn of(settings: &Settings) -> Self {
         Self { messages: settings.queue_messages_max, bytes: settings.queue_bytes_max }
     }
-}
 
     /// The same bounds for a message of this size. An empty queue has room for a message that is longer than the roles allow, as
     /// long as the configuration allows it: otherwise one message would end the session of a client that reads.
     pub(crate) fn for_one(self, bytes: usize, settings: &Settings) -> Self {
         Self { bytes: self.bytes.max(bytes.min(settings.queue_bytes_max)), ..self }
     }
+}
 
 /// The bounds that the roles of a session's user have, as they were looked up last.
 #[derive(Debug, Default)]
@@ -47,10 +48,8 @@ impl RoleBounds {
         let mut known = self.0.get();
         if known.generation != generation {
             let realms = settings.guard.current();
-            let limits = realms.limits(&subscriber.principal());
-            let limits = limits.as_deref();
-            let messages_max = limits.and_then(|limits| limits.queue_messages_max).unwrap_or(u32::MAX);
-            let bytes_max = limits.and_then(|limits| limits.queue_bytes_max).unwrap_or(u64::MAX);
+            let QueueLimits { messages_max, bytes_max } = realms.queue_limits(&subscriber.principal());
+            let (messages_max, bytes_max) = (messages_max.unwrap_or(u32::MAX), bytes_max.unwrap_or(u64::MAX));
             known = Known { generation, messages_max, bytes_max };
             self.0.set(known);
         }

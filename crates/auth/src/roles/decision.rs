@@ -7,7 +7,7 @@ use topic::{TopicFilter, TopicName};
 use wire::Qos;
 
 use super::grants::{Grants, Permit};
-use super::{Compiled, Deciding, Group, Held, Limits, Roles, RuleKind};
+use super::{Compiled, Deciding, Group, Held, Limits, QueueLimits, Roles, RuleKind};
 use crate::claims::{Asked, Standing};
 use crate::permissions::{Action, Client, Decision, FilterAction, Reason};
 use crate::tree::{Hidden, Line, Merge};
@@ -91,6 +91,14 @@ impl Roles {
         let mut all = Limits::clone(own);
         of_groups.for_each(|compiled| all.merge(&compiled.limits));
         Arc::new(all)
+    }
+
+    /// The limits for queues, which all roles of a client have together. Costs a look-up for each group in the client's token, and
+    /// no memory.
+    #[must_use]
+    pub fn queue_limits(&self, client: Client<'_>) -> QueueLimits {
+        let own = self.trees(client.user).limits.queue();
+        self.trees_of_groups(client).fold(own, |all, compiled| all.merged(compiled.limits.queue()))
     }
 
     /// The grants of all rules that match, in all roles that a client has.

@@ -63,7 +63,32 @@ pub struct Limits {
     pub has_two_prefixes: bool,
 }
 
+/// The limits of roles for the queues of their clients.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueueLimits {
+    /// The most messages that wait for a session. `None` without a limit.
+    pub messages_max: Option<u32>,
+    /// The same in bytes.
+    pub bytes_max: Option<u64>,
+}
+
+impl QueueLimits {
+    /// The limits of more roles: the highest ones.
+    pub(super) fn merged(self, other: Self) -> Self {
+        Self {
+            messages_max: self.messages_max.max(other.messages_max),
+            bytes_max: self.bytes_max.max(other.bytes_max),
+        }
+    }
+}
+
 impl Limits {
+    /// The limits for queues.
+    #[must_use]
+    pub fn queue(&self) -> QueueLimits {
+        QueueLimits { messages_max: self.queue_messages_max, bytes_max: self.queue_bytes_max }
+    }
+
     /// Whether a client may have its client identifier.
     #[must_use]
     pub fn permit_client_id(&self, client: Client<'_>) -> bool {
