@@ -85,7 +85,7 @@ impl Realms {
     /// Whether the sessions of `owner` have the mount point and the topic prefix of `claimant`. If all listeners have the same
     /// mount point, it takes the place of one that has left the configuration. Nothing takes the place of another prefix.
     #[must_use]
-    pub fn is_same_mount(&self, owner: &Principal, claimant: &Principal) -> bool {
+    pub fn have_same_topics(&self, owner: &Principal, claimant: &Principal) -> bool {
         let none = Tenant::default();
         let [owner, claimant] = [owner, claimant].map(|one| one.tenant.as_deref().unwrap_or(&none));
         owner.has_same_topics(claimant)
@@ -463,7 +463,7 @@ mod tests {
     fn nobody_takes_the_place_of_a_former_realm() {
         let realms = with_places(&[("a", "a/"), ("b", "b/")]).with_former(vec![true, false]);
         assert!(!realms.is_same_user(&of("a", ""), &of("b", "")));
-        assert!(!realms.is_same_mount(&of("", "a/"), &of("", "b/")));
+        assert!(!realms.have_same_topics(&of("", "a/"), &of("", "b/")));
         assert!(realms.may_have(&of("a", "")), "nobody can tell");
     }
 
@@ -477,11 +477,11 @@ mod tests {
     #[test]
     fn a_mount_point_is_no_other() {
         let realms = with_places(&[("", "a/"), ("", "b/")]);
-        assert!(realms.is_same_mount(&of("", "a/"), &of("", "a/")));
-        assert!(!realms.is_same_mount(&of("", "a/"), &of("", "b/")));
-        assert!(!realms.is_same_mount(&of("", "gone/"), &of("", "b/")));
-        assert!(!realms.is_same_mount(&Principal::default(), &of("", "b/")));
-        assert!(with_places(&[("", "b/")]).is_same_mount(&of("", "gone/"), &of("", "b/")));
+        assert!(realms.have_same_topics(&of("", "a/"), &of("", "a/")));
+        assert!(!realms.have_same_topics(&of("", "a/"), &of("", "b/")));
+        assert!(!realms.have_same_topics(&of("", "gone/"), &of("", "b/")));
+        assert!(!realms.have_same_topics(&Principal::default(), &of("", "b/")));
+        assert!(with_places(&[("", "b/")]).have_same_topics(&of("", "gone/"), &of("", "b/")));
     }
 
     #[test]
@@ -492,7 +492,7 @@ mod tests {
             principal
         };
         for realms in [with_places(&[("users", "")]), with_places(&[("users", ""), ("others", "b/")])] {
-            let is_same = |owner: &Principal, claimant| realms.is_same_mount(owner, &claimant);
+            let is_same = |owner: &Principal, claimant| realms.have_same_topics(owner, &claimant);
             assert!(is_same(&behind("", "ann/"), behind("", "ann/")), "after a restart too");
             assert!(!is_same(&behind("", "ann/"), behind("", "bob/")));
             assert!(!is_same(&behind("", "ann/"), of("users", "")), "there is only one mount point");
@@ -503,11 +503,11 @@ mod tests {
         }
         let moved = with_places(&[("users", "b/")]);
         assert!(
-            moved.is_same_mount(&behind("a/", "ann/"), &behind("b/", "ann/")),
+            moved.have_same_topics(&behind("a/", "ann/"), &behind("b/", "ann/")),
             "all listeners have moved"
         );
-        assert!(!moved.is_same_mount(&behind("a/", "ann/"), &behind("b/", "bob/")));
-        assert!(!moved.is_same_mount(&behind("a/", "ann/"), &of("users", "b/")));
+        assert!(!moved.have_same_topics(&behind("a/", "ann/"), &behind("b/", "bob/")));
+        assert!(!moved.have_same_topics(&behind("a/", "ann/"), &of("users", "b/")));
     }
 
     #[test]

@@ -197,8 +197,8 @@ impl Shard {
     }
 }
 
-/// The text about a name that is too long where the mount point stands before it.
-pub(crate) const TOO_LONG: &str = "a topic that is too long below the mount point";
+/// The text about a name that is too long where a mount point or a topic prefix stands before it.
+pub(crate) const TOO_LONG: &str = "a topic that is too long below the mount point and the topic prefix";
 const STATEMENT: &str = "MQTT-4.7.3-3";
 
 fn too_long(version: Version) -> Violation {

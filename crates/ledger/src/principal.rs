@@ -60,7 +60,7 @@ impl Ledger {
         let Some(owner) = self.owner(client_id) else { return false };
         let claimant = claim.subscriber.principal();
         let realms = self.settings.guard.current();
-        if !realms.is_same_mount(&owner, &claimant) {
+        if !realms.have_same_topics(&owner, &claimant) {
             return owner.is_proved || self.has_lasting_session(client_id);
         }
         // A name that was imported means nothing where no name is proved.
