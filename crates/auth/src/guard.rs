@@ -404,8 +404,7 @@ mod tests {
     }
 
     fn of(users: &str, mount: &str) -> Principal {
-        let tenant = Tenant { users: users.into(), mount: mount.into(), prefix: "".into() };
-        let tenant = Some(Arc::new(tenant));
+        let tenant = Some(Arc::new(Tenant::new(users, mount, "")));
         Principal { user: Some("bob".into()), is_proved: true, tenant, ..Principal::default() }
     }
 

@@ -1,9 +1,10 @@
 //! The user for whom a session acts, and the rules that hold for the user.
 
+use std::fmt;
 use std::num::NonZeroU64;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
-use crate::Claims;
+use crate::{Budget, Charge, Claims, Purpose};
 
 /// The number of a realm: users and rules that belong together. Each listener has one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,7 +16,9 @@ impl Realm {
 }
 
 /// The clients among whom a user name means one user, and a client identifier one session.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+///
+/// One that belongs to a session, and not to a listener, is charged to the [account](Budget) once, however many owners it has.
+#[derive(Default)]
 pub struct Tenant {
     /// The place of the user names, such as the path of the password file; empty without one.
     pub users: Arc<str>,
@@ -23,9 +26,30 @@ pub struct Tenant {
     pub mount: Arc<str>,
     /// The topic prefix that the roles of the user have, which stands behind the mount point; empty without one.
     pub prefix: Box<str>,
+    charge: OnceLock<Charge>,
 }
 
 impl Tenant {
+    /// A tenant that is on no account.
+    #[must_use]
+    pub fn new(users: impl Into<Arc<str>>, mount: impl Into<Arc<str>>, prefix: &str) -> Self {
+        Self { users: users.into(), mount: mount.into(), prefix: prefix.into(), charge: OnceLock::new() }
+    }
+
+    /// The same users and the same mount point with another topic prefix, on no account.
+    #[must_use]
+    pub fn with_prefix(&self, prefix: &str) -> Self {
+        Self::new(Arc::clone(&self.users), Arc::clone(&self.mount), prefix)
+    }
+
+    /// Charges the memory that is the tenant's own, unless that was done before. Its other names are shared.
+    pub fn charge(&self, budget: &Arc<Budget>) {
+        // The counts of the `Arc` that the tenant is in.
+        let counts_bytes = 2 * size_of::<usize>();
+        let bytes = size_of::<Self>() + counts_bytes + self.prefix.len();
+        self.charge.get_or_init(|| budget.charge(Purpose::Sessions, bytes));
+    }
+
     /// Whether the topics of both begin in the same way, whether a listener or a role says so.
     #[must_use]
     pub fn has_same_topics(&self, other: &Self) -> bool {
@@ -34,6 +58,24 @@ impl Tenant {
         self.mount == other.mount && self.prefix == other.prefix || beginning(self) == beginning(other)
     }
 }
+
+/// What is on the account stays out.
+impl fmt::Debug for Tenant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { users, mount, prefix, .. } = self;
+        let mut tenant = f.debug_struct("Tenant");
+        tenant.field("users", users).field("mount", mount).field("prefix", prefix).finish()
+    }
+}
+
+/// What is on the account makes no difference.
+impl PartialEq for Tenant {
+    fn eq(&self, other: &Self) -> bool {
+        self.users == other.users && self.mount == other.mount && self.prefix == other.prefix
+    }
+}
+
+impl Eq for Tenant {}
 
 /// The user for whom a session acts. Rules decide about the user, and the session keeps it without a connection.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -56,8 +98,11 @@ pub struct Principal {
 impl Principal {
     /// Puts the user behind the topic prefix of its roles. The place of the user names and the mount point stay.
     pub fn set_prefix(&mut self, prefix: &str) {
-        let tenant = self.tenant.as_deref().cloned().unwrap_or_default();
-        self.tenant = Some(Arc::new(Tenant { prefix: prefix.into(), ..tenant }));
+        let tenant = match &self.tenant {
+            Some(tenant) => tenant.with_prefix(prefix),
+            None => Tenant::default().with_prefix(prefix),
+        };
+        self.tenant = Some(Arc::new(tenant));
     }
 
     /// An anonymous client of the first realm. All sessions without a user share it.

@@ -93,8 +93,8 @@ pub(crate) struct Verifying {
 const LOGINS_PART: usize = 16;
 /// Bytes of will and password up to which a CONNECT is not counted against that. The number of passwords that wait is bounded.
 const SMALL_LOGIN_BYTES: usize = 1_024;
-/// Memory of a client's own mount point, beside twice the prefix: here, and in its tenant.
-const MOUNT_BYTES: usize = 192;
+/// Memory of a client's own mount point, beside the prefix.
+const MOUNT_BYTES: usize = 96;
 /// Clients that a turn looks at after users have changed.
 const RECHECKED_PER_TURN: u32 = 1_000;
 
@@ -246,6 +246,8 @@ impl Shard {
         let prefix = limits.as_ref().map_or(Ok(None), |limits| limits.topic_prefix_of(user));
         if let Ok(Some(prefix)) = &prefix {
             principal.set_prefix(prefix);
+            // A session that lasts keeps it without a connection.
+            principal.tenant.iter().for_each(|tenant| tenant.charge(self.tally.budget()));
         }
         if principal != Principal::default() {
             claim.subscriber.set_principal(Arc::new(principal));
@@ -286,7 +288,7 @@ impl Shard {
         to: &mut Outside<'_, impl Effects>,
     ) -> Option<Claim> {
         let (client, Some(prefix)) = (self.clients.get_mut(id)?, prefix) else { return Some(claim) };
-        let charge = self.tally.budget().charge(Purpose::Connections, MOUNT_BYTES + 2 * prefix.len());
+        let charge = self.tally.budget().charge(Purpose::Connections, MOUNT_BYTES + prefix.len());
         let listener = client.mount.take();
         let mount = Arc::new(Mount::of_client(listener.as_deref(), prefix, charge));
         client.mount = Some(Arc::clone(&mount));

@@ -1,10 +1,11 @@
 //! The users for whom sessions and wills act: in records, and before the rules.
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use auth::{Action, Realms};
-use base::{Message, Principal, QueueId, Subscriber, Tenant};
+use base::{Budget, Message, Principal, QueueId, Subscriber, Tenant};
 
 use crate::record::{Incarnation, MessageId};
 use crate::{Ledger, Record};
@@ -128,9 +129,8 @@ pub(crate) fn of_session(session: Incarnation, principal: &Principal, rules: &st
     if principal.tenant.is_none() && principal.claims.is_none() {
         return Record::Principal { session, user, is_proved, rules };
     }
-    let tenant = principal.tenant.as_deref().cloned().unwrap_or_default();
-    let [users, mount, prefix] =
-        [&*tenant.users, &*tenant.mount, &*tenant.prefix].map(|text| Cow::Owned(text.to_owned()));
+    let names = principal.tenant.as_deref().map(|tenant| [&*tenant.users, &*tenant.mount, &*tenant.prefix]);
+    let [users, mount, prefix] = names.unwrap_or_default().map(|text| Cow::Owned(text.to_owned()));
     let claims = principal.claims.clone();
     Record::Owner { session, user, is_proved, rules, users, mount, prefix, claims }
 }
@@ -153,6 +153,66 @@ pub(crate) fn recorded(realms: &Realms, user: Option<&str>, is_proved: bool, rul
 
 /// The tenant that a record names. A record with empty names has none.
 pub(crate) fn recorded_tenant([users, mount, prefix]: [&str; 3]) -> Option<Arc<Tenant>> {
-    let tenant = Tenant { users: users.into(), mount: mount.into(), prefix: prefix.into() };
+    let tenant = Tenant::new(users, mount, prefix);
     (tenant != Tenant::default()).then(|| Arc::new(tenant))
+}
+
+/// The tenants of the sessions that are read, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Tenants {
+    names: BTreeSet<Arc<str>>,
+    /// By users, mount point and prefix.
+    known: BTreeMap<[Arc<str>; 3], Arc<Tenant>>,
+}
+
+impl Tenants {
+    /// The tenant that a record names, on the account. A record with empty names has none.
+    pub(crate) fn recorded(&mut self, names: [&str; 3], budget: &Arc<Budget>) -> Option<Arc<Tenant>> {
+        if names == [""; 3] {
+            return None;
+        }
+        let names = names.map(|name| self.name(name));
+        if let Some(tenant) = self.known.get(&names) {
+            return Some(Arc::clone(tenant));
+        }
+        let [users, mount, prefix] = &names;
+        let tenant = Arc::new(Tenant::new(Arc::clone(users), Arc::clone(mount), prefix));
+        tenant.charge(budget);
+        self.known.insert(names, Arc::clone(&tenant));
+        Some(tenant)
+    }
+
+    fn name(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.names.get(name) {
+            return Arc::clone(known);
+        }
+        let name: Arc<str> = name.into();
+        self.names.insert(Arc::clone(&name));
+        name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Purpose;
+
+    use super::*;
+
+    #[test]
+    fn equal_tenants_are_read_and_charged_once() {
+        let budget = Arc::new(Budget::new(1 << 20));
+        let mut tenants = Tenants::default();
+        let mut recorded = |names| tenants.recorded(names, &budget);
+        assert_eq!(recorded([""; 3]), None);
+        let first = recorded(["users", "m/", "ann/"]).expect("a tenant");
+        let of_one = budget.held_bytes(Purpose::Sessions);
+        let same = recorded(["users", "m/", "ann/"]).expect("a tenant");
+        assert!(Arc::ptr_eq(&first, &same) && of_one > "ann/".len());
+        assert_eq!(budget.held_bytes(Purpose::Sessions), of_one);
+        let other = recorded(["users", "m/", "bob/"]).expect("a tenant");
+        assert!(Arc::ptr_eq(&first.users, &other.users) && Arc::ptr_eq(&first.mount, &other.mount));
+        assert_eq!((&*other.prefix, budget.held_bytes(Purpose::Sessions)), ("bob/", 2 * of_one));
+        drop((first, same, other, tenants));
+        assert_eq!(budget.held_bytes(Purpose::Sessions), 0);
+    }
 }

@@ -12,7 +12,7 @@ use wire::PacketId;
 use crate::entry::{Entry, Keeping};
 use crate::in_flight::{Exchange, State};
 use crate::lines::{Line, Owner};
-use crate::principal::{recorded, recorded_tenant};
+use crate::principal::{Tenants, recorded};
 use crate::queue::Queue;
 use crate::record::{Granted, Incarnation, MessageId, Queued, WillFate, WillRecord};
 use crate::recover::Recovered;
@@ -35,6 +35,7 @@ pub(crate) struct Replay {
     pub(crate) due: BTreeMap<MessageId, (Arc<Message>, Arc<Principal>)>,
     /// Users of sessions, as far as they are on the record.
     pub(crate) principals: BTreeMap<Incarnation, Arc<Principal>>,
+    tenants: Tenants,
     realms: Arc<Realms>,
     /// To be used again.
     path: Vec<QueueId>,
@@ -57,6 +58,7 @@ impl Replay {
             wills: BTreeMap::new(),
             due: BTreeMap::new(),
             principals: BTreeMap::new(),
+            tenants: Tenants::default(),
             realms,
             path: Vec::new(),
         }
@@ -167,7 +169,7 @@ impl Replay {
             } => {
                 self.session_or_begin(session);
                 let claims = self.restored(claims);
-                let tenant = recorded_tenant([users, mount, prefix]);
+                let tenant = self.tenants.recorded([users, mount, prefix], self.ledger.tally.budget());
                 let principal = recorded(&self.realms, user.as_deref(), is_proved, rules);
                 self.principals.insert(session, Principal { tenant, claims, ..principal }.into());
             }

@@ -46,11 +46,8 @@ impl Files {
         let tokens = tokens.filter(|_| listener.jwt).cloned();
         let services = Services::of(listener, &config.http_auth, &config.ldap);
         let (passwords, acl) = (listener.password_file.clone(), listener.acl_file.clone());
-        let tenant = Tenant {
-            users: place_of_users(listener, tokens.as_deref(), &services).into(),
-            mount: listener.mount_point.as_deref().unwrap_or_default().into(),
-            prefix: Box::default(),
-        };
+        let users = place_of_users(listener, tokens.as_deref(), &services);
+        let tenant = Tenant::new(users, listener.mount_point.as_deref().unwrap_or_default(), "");
         let tenant = (tenant != Tenant::default()).then(|| Arc::new(tenant));
         let (rules, dynamic) = (listener.rules_file.clone(), listener.dynamic_security_file.clone());
         let has_login_names = listener.unix_identity == UnixIdentity::User;
@@ -70,9 +67,8 @@ impl Files {
         let processes = self.has_login_names.then_some(Voucher::Process);
         let others = self.services.vouchers().chain(processes);
         let others = others.map(|voucher| (voucher, voucher.prefix().to_owned()));
-        let tenant = |(voucher, users): (Voucher, String)| {
-            (voucher, Arc::new(Tenant { users: users.into(), mount: mount.clone(), prefix: Box::default() }))
-        };
+        let tenant =
+            |(voucher, users): (Voucher, String)| (voucher, Arc::new(Tenant::new(users, mount.clone(), "")));
         tokens.chain(others).map(tenant).collect()
     }
 

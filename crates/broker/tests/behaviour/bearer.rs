@@ -26,7 +26,7 @@ fn tokens(secret: &str) -> Arc<Tokens> {
 }
 
 fn realms(access: Access) -> Realms {
-    let place = |users: &str| Arc::new(Tenant { users: users.into(), ..Tenant::default() });
+    let place = |users: &str| Arc::new(Tenant::new(users, "", ""));
     let realms = Realms::new(vec![("".into(), Arc::new(access))]);
     let bearers = vec![
         (Voucher::Token, place("jwt:pond")),

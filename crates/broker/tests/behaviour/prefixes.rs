@@ -78,7 +78,8 @@ fn a_prefix_stands_before_all_topics_of_its_user() {
 fn the_memory_of_prefixes_is_on_the_account_until_their_clients_go() {
     let mut world = world(1);
     let held = |world: &World| world.budget.held_bytes(Purpose::Connections);
-    let before = held(&world);
+    let of_sessions = |world: &World| world.budget.held_bytes(Purpose::Sessions);
+    let (before, sessions_before) = (held(&world), of_sessions(&world));
     let without = world.connect(0, Version::V5, "without");
     world.end_turn(0);
     let of_one = held(&world) - before;
@@ -89,10 +90,18 @@ fn the_memory_of_prefixes_is_on_the_account_until_their_clients_go() {
     let peers: Vec<Peer> = users.iter().map(|user| come(&mut world, 0, Version::V5, user, None).0).collect();
     world.end_turn(0);
     let of_many = held(&world) - before;
-    assert!(of_many >= 500 * (of_one + 2 * 90), "{of_many} bytes");
+    assert!(of_many >= 500 * (of_one + 90), "{of_many} bytes");
+    let mut without = World::new(1);
+    users
+        .iter()
+        .for_each(|user| assert!(come(&mut without, 0, Version::V5, user, None).1.contains("Success")));
+    without.end_turn(0);
+    let of_tenants = of_sessions(&world) - of_sessions(&without);
+    assert!(of_tenants >= 500 * 90, "a session keeps its tenant: {of_tenants} bytes");
     peers.into_iter().for_each(|peer| world.hang_up(peer));
     world.end_turn(0);
     assert_eq!(held(&world), before);
+    assert_eq!(of_sessions(&world), sessions_before);
 }
 
 #[test]

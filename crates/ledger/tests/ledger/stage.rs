@@ -236,6 +236,8 @@ pub(crate) struct Ask {
     pub(crate) user: Option<&'static str>,
     /// The group that the user's token names.
     pub(crate) group: Option<&'static str>,
+    /// The mount point and the topic prefix of the user.
+    pub(crate) topics: [&'static str; 2],
 }
 
 impl Ask {
@@ -251,6 +253,7 @@ impl Ask {
             durability: Durability::Fsync,
             user: None,
             group: None,
+            topics: [""; 2],
         }
     }
 
@@ -424,12 +427,11 @@ impl Stage {
         let principal = match ask.user {
             Some(user) => {
                 let claims = |group: &str| Claims::new(vec![group.into()], None).map(Arc::new);
-                let tenant = Tenant { users: "users".into(), ..Tenant::default() };
-                let tenant = Some(Arc::new(tenant));
+                let [mount, prefix] = ask.topics;
                 Arc::new(Principal {
                     user: Some(user.into()),
                     is_proved: true,
-                    tenant,
+                    tenant: Some(Arc::new(Tenant::new("users", mount, prefix))),
                     claims: ask.group.and_then(claims),
                     ..Principal::default()
                 })
