@@ -64,8 +64,9 @@ fn write_session(text: &mut String, session: &Session, lasting: &Lasting, queue:
     let Lasting { expiry_secs, unreleased, .. } = lasting;
     writeln!(text, "session {incarnation:?} {} expiry {expiry_secs}", subscriber.client_id)?;
     let principal = subscriber.principal();
-    let Principal { user, is_proved, realm, claims, .. } = &*principal;
+    let Principal { user, is_proved, realm, tenant, claims, .. } = &*principal;
     writeln!(text, "  for {user:?} {is_proved} {realm:?} {claims:?}")?;
+    writeln!(text, "  of {tenant:?}")?;
     if let Some(will) = &lasting.will {
         writeln!(text, "  will {:?} delay {}", will.id, will.delay_secs)?;
     }

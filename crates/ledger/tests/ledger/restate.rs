@@ -156,6 +156,23 @@ fn rights_of_sessions_and_wills() {
     assert!(state.contains("for Some(\"ann\") true Realm(0) None") && !state.contains("third"), "{state}");
 }
 
+/// The place of a user's name and the beginning of its topics are recorded too, with rights and without.
+#[test]
+fn tenants_of_sessions() {
+    let mut stage = Stage::new();
+    let behind = |topics, group| Ask { topics, group, ..Ask::lasting(60).of("ann") };
+    for (number, topics) in [["m/", "p/"], ["m/", ""], ["", "p/"], ["", ""]].into_iter().enumerate() {
+        for group in [None, Some("g")] {
+            let client = stage.client(&format!("c{number}{}", group.is_some()), &behind(topics, group));
+            stage.leave(&client, Cause::Normal);
+            check(&mut stage);
+            let (state, [mount, prefix]) = (stage.ledger.durable_state(), topics);
+            let tenant = format!("users: \"users\", mount: {mount:?}, prefix: {prefix:?}");
+            assert_eq!(state.matches(&tenant).count(), 1 + usize::from(group.is_some()), "{state}");
+        }
+    }
+}
+
 /// The record of a session's user is older than the connection that brings the will, and goes first.
 #[test]
 fn a_will_keeps_its_user_whatever_becomes_of_its_session() {
