@@ -147,6 +147,27 @@ impl Replay {
                 self.has_numbered(will);
                 self.due.insert(will, (Arc::clone(message), self.anonymous()));
             }
+            Record::WillPrincipal { .. } | Record::Principal { .. } | Record::Owner { .. } => {
+                self.apply_user(record);
+            }
+            Record::WillDone { will } => self.publish_will(will),
+            Record::Moved { group, session, message, packet_id, ref granted } => {
+                if let Some(mut entry) = self.take(group, message) {
+                    let session = self.session_or_begin(session);
+                    entry.grant(Granted::clone(granted));
+                    send(session, packet_id, message, entry);
+                    if let Some(exchange) = session.in_flight.find_mut(packet_id) {
+                        exchange.moved_from = Some(group);
+                    }
+                }
+            }
+            _ => self.apply_to_session(record),
+        }
+    }
+
+    /// The user of a session or of a will.
+    fn apply_user(&mut self, record: &Record<'_>) {
+        match *record {
             Record::WillPrincipal { will, ref user, ref rules, ref claims } => {
                 let claims = self.restored(claims);
                 let principal = recorded(&self.realms, user.as_deref(), false, rules);
@@ -173,18 +194,8 @@ impl Replay {
                 let principal = recorded(&self.realms, user.as_deref(), is_proved, rules);
                 self.principals.insert(session, Principal { tenant, claims, ..principal }.into());
             }
-            Record::WillDone { will } => self.publish_will(will),
-            Record::Moved { group, session, message, packet_id, ref granted } => {
-                if let Some(mut entry) = self.take(group, message) {
-                    let session = self.session_or_begin(session);
-                    entry.grant(Granted::clone(granted));
-                    send(session, packet_id, message, entry);
-                    if let Some(exchange) = session.in_flight.find_mut(packet_id) {
-                        exchange.moved_from = Some(group);
-                    }
-                }
-            }
-            _ => self.apply_to_session(record),
+            // No other record names a user.
+            _ => {}
         }
     }
 
