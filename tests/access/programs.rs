@@ -198,7 +198,11 @@ fn acl_test_names_the_role_that_decides() {
             "denied by role \"guest\" of every user: deny.receive \"open/safe\" (roles.toml:8)",
         ),
         ("--subscribe open/a", 1, "denied: no rule matches"),
-        ("-u bob --unsubscribe x", 0, "allowed: roles have no rules about the end of a subscription"),
+        (
+            "-u bob --unsubscribe x",
+            0,
+            "allowed: neither roles nor tokens have rules about the end of a subscription",
+        ),
     ];
     for (question, code, expected) in rows {
         for file in [&[][..], &["--rules-file", "roles.toml"]] {
@@ -229,7 +233,13 @@ fn acl_test_and_check_know_the_topic_prefixes_and_queues_of_roles() {
     let asked =
         |user: &str| text(&run(here, &["acl", "test", "-u", user, "--publish", "t/ann/x"], "").stdout);
     assert!(asked("ann").contains("the client itself leaves out `t/ann/`"), "{}", asked("ann"));
-    assert!(asked("a/b").contains("this client cannot connect"), "{}", asked("a/b"));
+    assert!(
+        asked("a/b").contains("this client cannot connect: its user name fits in no topic"),
+        "{}",
+        asked("a/b")
+    );
+    let said = failed(here, &["acl", "test", "--group", "g", "--publish", "t/ann/x"]);
+    assert!(said.contains("--user <NAME>"), "no client without a name has a token: {said}");
     assert!(run(here, &["check", "pondhawk.toml"], "").status.success());
     let twice = format!("[roles.other]\ntopic_prefix = \"x/\"\n[users.ann]\nroles = [\"other\"]\n{rules}");
     fs::write(here.join("roles.toml"), twice).expect("a file can be written");

@@ -317,7 +317,9 @@ fn may(
             rule.role,
             of_holder(rule.held)
         ),
-        Reason::Unsubscribe => "roles have no rules about the end of a subscription".to_owned(),
+        Reason::Unsubscribe => {
+            "neither roles nor tokens have rules about the end of a subscription".to_owned()
+        }
     };
     let verb = if is_allowed { "may" } else { "may not" };
     let text = format!("{client_id} ({user}) {verb} {what} {topic}: {why}", topic = topic.as_str());

@@ -60,8 +60,8 @@ pub use permissions::{Action, Client, Decision, FilterAction, Permissions, Reaso
 pub use process::{LoginNames, NoLoginNames, ProcessCheck};
 pub use remembered::{Remembered, RememberedAnswers};
 pub use roles::{
-    Deciding, Held, Holder, IdPattern, Limits, NoTopicPrefix, Permit, PrefixError, QueueLimits, RoleId,
-    Roles, RolesBuilder, RolesError, RuleKind, TopicPrefix,
+    Deciding, Held, Holder, IdPattern, Limits, NoTopicPrefix, Permit, PrefixError, QueueLimits, Reach,
+    RoleId, Roles, RolesBuilder, RolesError, RuleKind, TopicPrefix,
 };
 pub use scram::{Channel, Credential, Exchange, Mechanism, SCRAM_BYTES_MAX, ScramCheck, ScramProblem};
 pub use service::{Question, ServiceCheck, SourceSettings, UserService, UserSource, Verdict};

@@ -178,7 +178,7 @@ counters! {
     ended_draining: "ended/draining",
     /// CONNECT packets with a client identifier that the roles of their user do not permit.
     refused_client_id: "refused/client_id",
-    /// CONNECT packets of users whose name fits in no topic with the prefix of their roles.
+    /// CONNECT packets of clients that cannot have the topic prefix of their roles: the user name fits in no topic, or is missing, or is too long, or groups of a token have different prefixes.
     refused_topic_prefix: "refused/topic_prefix",
     /// Connections ended because their client identifier, user or address was banned.
     ended_banned: "ended/banned",

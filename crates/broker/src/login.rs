@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use auth::{Admission, Check, Checked, Identity, Login, Realms, Refusal, Suspect, Unchecked};
+use auth::{Admission, Check, Checked, Identity, Login, NoTopicPrefix, Realms, Refusal, Suspect, Unchecked};
 use base::{Charge, ConnectionId, Principal, Purpose, Realm, Subscriber};
 use protocol::{Cause, Claim, Command, Durability};
 use topic::TopicName;
@@ -259,7 +259,10 @@ impl Shard {
         if limits.as_ref().is_some_and(|limits| !limits.permit_client_id(named)) {
             return self.turn_away_stranger(id, CLIENT_ID, claim, to);
         }
-        let Ok(prefix) = prefix else { return self.turn_away_stranger(id, NO_PREFIX, claim, to) };
+        let prefix = match prefix {
+            Ok(prefix) => prefix,
+            Err(why) => return self.turn_away_stranger(id, Stranger::without_prefix(why), claim, to),
+        };
         let Some(mut claim) = self.mount(id, prefix.as_deref(), claim, to) else { return };
         let Some(client) = self.clients.get_mut(id) else { return };
         if let Some(limits) = limits {
@@ -487,11 +490,6 @@ const OTHER_ID: Stranger = Stranger {
     why: "its user has another client identifier in dynamic security",
     counter: |counters| &counters.refused_client_id,
 };
-const NO_PREFIX: Stranger = Stranger {
-    refusal: ConnectRefusal::NotAuthorized,
-    why: "its name, if it has one, fits in no topic prefix of its roles, or its token adds a role with another one",
-    counter: |counters| &counters.refused_topic_prefix,
-};
 const BANNED: Stranger = Stranger {
     refusal: ConnectRefusal::Banned,
     why: "an operator has banned it",
@@ -509,6 +507,14 @@ const WRONG: Stranger = Stranger {
 };
 
 impl Stranger {
+    fn without_prefix(reason: NoTopicPrefix) -> Self {
+        Self {
+            refusal: ConnectRefusal::NotAuthorized,
+            why: reason.why(),
+            counter: |counters| &counters.refused_topic_prefix,
+        }
+    }
+
     fn of(unchecked: Unchecked) -> Self {
         match unchecked {
             Unchecked::Busy => Self {

@@ -249,7 +249,7 @@ pub(crate) struct AclQuestion {
     #[arg(short, long, value_name = "NAME")]
     pub(crate) user: Option<String>,
     /// Group that the client's token names; may be given several times
-    #[arg(short, long = "group", value_name = "NAME")]
+    #[arg(short, long = "group", value_name = "NAME", requires = "user")]
     pub(crate) groups: Vec<String>,
     /// Client identifier, which patterns with %c ask for
     #[arg(short = 'i', long, value_name = "ID", default_value = "")]

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::grants::{Grants, Permit};
-use super::{Compiled, Group, Limits, Owner, RoleRule, Roles, RuleKind};
+use super::{Compiled, Group, Limits, Owner, Reach, RoleRule, Roles, RuleKind};
 use crate::tree::{Line, Names, is_filter};
 
 /// Maximum number of rules in all trees together. A rule takes some hundred bytes in each tree that it is in.
@@ -217,9 +217,9 @@ impl Compiler<'_> {
 
     /// Two roles with different topic prefixes, if there are some.
     fn prefix_twice(&self, roles: &BTreeSet<RoleId>) -> Option<[RoleId; 2]> {
-        let prefix = |role: RoleId| self.limits[role.0].topic_prefix.as_ref();
-        let mut with_prefix = roles.iter().copied().filter(|role| prefix(*role).is_some());
+        let reach = |role: RoleId| &self.limits[role.0].reach;
+        let mut with_prefix = roles.iter().copied().filter(|role| *reach(*role) != Reach::Whole);
         let first = with_prefix.next()?;
-        with_prefix.find(|other| prefix(*other) != prefix(first)).map(|other| [first, other])
+        with_prefix.find(|other| reach(*other) != reach(first)).map(|other| [first, other])
     }
 }

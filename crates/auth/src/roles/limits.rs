@@ -56,11 +56,32 @@ pub struct Limits {
     pub queue_messages_max: Option<u32>,
     /// The same in bytes.
     pub queue_bytes_max: Option<u64>,
-    /// The beginning of all topics that the client uses. `None` if it knows whole topics. No two roles of a client have
-    /// different ones.
-    pub topic_prefix: Option<TopicPrefix>,
-    /// Whether these are the limits of roles with different topic prefixes, which only groups of a token can bring together.
-    pub has_two_prefixes: bool,
+    /// The topics that the client can reach.
+    pub reach: Reach,
+}
+
+/// The topics that a client can reach by its roles, whatever rules say about them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Reach {
+    /// All topics, by their whole names.
+    #[default]
+    Whole,
+    /// Those below a prefix, by names without it.
+    Below(TopicPrefix),
+    /// None: roles with different prefixes, which only groups of a token can bring together.
+    Conflict,
+}
+
+impl Reach {
+    /// Adds the reach of another role. One without a prefix changes nothing.
+    fn merge(&mut self, other: &Self) {
+        match (&*self, other) {
+            (_, Self::Whole) => {}
+            (Self::Whole, other) => *self = other.clone(),
+            (own, other) if own == other => {}
+            _ => *self = Self::Conflict,
+        }
+    }
 }
 
 /// The limits of roles for the queues of their clients.
@@ -106,30 +127,47 @@ impl Limits {
         self.expiry_secs_max = self.expiry_secs_max.max(other.expiry_secs_max);
         self.queue_messages_max = self.queue_messages_max.max(other.queue_messages_max);
         self.queue_bytes_max = self.queue_bytes_max.max(other.queue_bytes_max);
-        match &self.topic_prefix {
-            None => self.topic_prefix.clone_from(&other.topic_prefix),
-            own => self.has_two_prefixes |= other.topic_prefix.is_some() && *own != other.topic_prefix,
-        }
-        self.has_two_prefixes |= other.has_two_prefixes;
+        self.reach.merge(&other.reach);
     }
 
     /// The topic prefix of a user of these roles, if there is one.
     ///
     /// # Errors
-    /// The user can have none: its name fits in no topic, or the prefix is too long with it, or the groups of a token have
-    /// another prefix than the roles of the user.
+    /// The user cannot have the prefix that its roles ask for.
     pub fn topic_prefix_of(&self, user: Option<&str>) -> Result<Option<Box<str>>, NoTopicPrefix> {
-        match &self.topic_prefix {
-            None => Ok(None),
-            Some(_) if self.has_two_prefixes => Err(NoTopicPrefix),
-            Some(prefix) => prefix.of_user(user).map(Some).ok_or(NoTopicPrefix),
+        match &self.reach {
+            Reach::Whole => Ok(None),
+            Reach::Below(prefix) => prefix.of_user(user).map(Some),
+            Reach::Conflict => Err(NoTopicPrefix::Conflict),
         }
     }
 }
 
-/// A user cannot have the topic prefix of its roles.
+/// The reason why a user cannot have the topic prefix of its roles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoTopicPrefix;
+pub enum NoTopicPrefix {
+    /// The prefix has the user name, and there is none.
+    Anonymous,
+    /// The user name is no part of a level of topics.
+    Name,
+    /// The prefix is too long with the user name.
+    TooLong,
+    /// Roles have different prefixes.
+    Conflict,
+}
+
+impl NoTopicPrefix {
+    /// The reason, as a sentence about the client.
+    #[must_use]
+    pub fn why(self) -> &'static str {
+        match self {
+            Self::Anonymous => "it has no user name, which the topic prefix of its roles asks for",
+            Self::Name => "its user name fits in no topic, and the topic prefix of its roles asks for it",
+            Self::TooLong => "the topic prefix of its roles is too long with its user name",
+            Self::Conflict => "the groups of its token bring together roles with different topic prefixes",
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -155,6 +193,7 @@ mod tests {
 
     #[test]
     fn the_highest_limit_of_all_roles_counts() {
+        let below = |text| Reach::Below(TopicPrefix::new(text).expect("a prefix"));
         let patterns = |text| Some(vec![IdPattern::new(text)]);
         let one = Limits {
             client_ids: patterns("a"),
@@ -164,8 +203,7 @@ mod tests {
             expiry_secs_max: Some(5),
             queue_messages_max: Some(3),
             queue_bytes_max: Some(2),
-            topic_prefix: None,
-            has_two_prefixes: false,
+            reach: Reach::Whole,
         };
         let other = Limits {
             client_ids: patterns("b"),
@@ -175,8 +213,7 @@ mod tests {
             expiry_secs_max: Some(9),
             queue_messages_max: Some(4),
             queue_bytes_max: None,
-            topic_prefix: TopicPrefix::new("a/").ok(),
-            has_two_prefixes: false,
+            reach: below("a/"),
         };
         let mut all = Limits::default();
         [&one, &Limits::default(), &other].into_iter().for_each(|limits| all.merge(limits));
@@ -189,8 +226,10 @@ mod tests {
         assert_eq!(all.topic_prefix_of(None), Ok(Some("a/".into())));
         all.merge(&all.clone());
         assert_eq!(all.topic_prefix_of(None), Ok(Some("a/".into())));
-        all.merge(&Limits { topic_prefix: TopicPrefix::new("b/").ok(), ..Limits::default() });
-        all.merge(&Limits::default());
-        assert_eq!(all.topic_prefix_of(None), Err(NoTopicPrefix));
+        all.merge(&Limits { reach: below("b/"), ..Limits::default() });
+        for reach in [Reach::Whole, below("a/"), Reach::Conflict] {
+            all.merge(&Limits { reach, ..Limits::default() });
+            assert_eq!(all.topic_prefix_of(None), Err(NoTopicPrefix::Conflict));
+        }
     }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 pub use build::{Holder, RoleId, RolesBuilder, RolesError};
 pub use grants::Permit;
-pub use limits::{IdPattern, Limits, NoTopicPrefix, QueueLimits};
+pub use limits::{IdPattern, Limits, NoTopicPrefix, QueueLimits, Reach};
 pub use prefix::{PrefixError, TopicPrefix};
 
 use crate::tree::Tree;

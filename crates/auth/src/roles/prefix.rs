@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::NoTopicPrefix;
+
 /// The beginning of all topics that clients with a role use. `%u` in it stands for the user name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicPrefix(Box<str>);
@@ -28,19 +30,23 @@ impl TopicPrefix {
         (is_beginning && text.len() <= Self::BYTES_MAX).then(|| Self(text.into())).ok_or(PrefixError::Topic)
     }
 
-    /// The prefix of a user. `None` if the user name fits in no topic as a part of one level, or there is none, or the prefix
-    /// would be too long.
-    #[must_use]
-    pub fn of_user(&self, user: Option<&str>) -> Option<Box<str>> {
+    /// The prefix of a user.
+    ///
+    /// # Errors
+    /// The user name fits in no topic as a part of one level, or there is none, or the prefix would be too long.
+    pub fn of_user(&self, user: Option<&str>) -> Result<Box<str>, NoTopicPrefix> {
         if !self.0.contains(USER) {
-            return Some(self.0.clone());
+            return Ok(self.0.clone());
         }
-        let user = user.filter(|user| !user.is_empty() && !user.starts_with('$'))?;
-        if user.contains(['/', '+', '#', '\0']) || user.len() > Self::BYTES_MAX {
-            return None;
+        let user = user.filter(|user| !user.is_empty()).ok_or(NoTopicPrefix::Anonymous)?;
+        if user.starts_with('$') || user.contains(['/', '+', '#', '\0']) {
+            return Err(NoTopicPrefix::Name);
+        }
+        if user.len() > Self::BYTES_MAX {
+            return Err(NoTopicPrefix::TooLong);
         }
         let prefix = self.0.replace(USER, user);
-        (prefix.len() <= Self::BYTES_MAX).then(|| prefix.into())
+        if prefix.len() <= Self::BYTES_MAX { Ok(prefix.into()) } else { Err(NoTopicPrefix::TooLong) }
     }
 }
 
@@ -97,14 +103,17 @@ mod tests {
     #[test]
     fn a_name_is_a_part_of_one_level_or_has_no_prefix() {
         let of = |text, user| TopicPrefix::new(text).expect("a prefix").of_user(user);
-        assert_eq!(of("tenants/%u/", Some("ann")).as_deref(), Some("tenants/ann/"));
-        assert_eq!(of("%u/%u-x/", Some("%u")).as_deref(), Some("%u/%u-x/"));
+        assert_eq!(of("tenants/%u/", Some("ann")).as_deref(), Ok("tenants/ann/"));
+        assert_eq!(of("%u/%u-x/", Some("%u")).as_deref(), Ok("%u/%u-x/"));
         for user in [None, Some(""), Some("a/b"), Some("+"), Some("a#"), Some("$SYS"), Some("a\0b")] {
-            assert_eq!(of("tenants/%u/", user), None, "{user:?}");
-            assert_eq!(of("all/", user).as_deref(), Some("all/"), "the name is not in it");
+            let is_nobody = user.is_none_or(str::is_empty);
+            let why = if is_nobody { NoTopicPrefix::Anonymous } else { NoTopicPrefix::Name };
+            assert_eq!(of("tenants/%u/", user), Err(why), "{user:?}");
+            assert_eq!(of("all/", user).as_deref(), Ok("all/"), "the name is not in it");
         }
         let name = "n".repeat(255);
-        assert_eq!(of("%u/", Some(&name)).map(|prefix| prefix.len()), Some(256));
-        assert_eq!(of("%u/x/", Some(&name)), None);
+        assert_eq!(of("%u/", Some(&name)).map(|prefix| prefix.len()), Ok(256));
+        assert_eq!(of("%u/x/", Some(&name)), Err(NoTopicPrefix::TooLong));
+        assert_eq!(of("%u/", Some(&"n".repeat(257))), Err(NoTopicPrefix::TooLong));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use auth::{Access, Holder, Limits, Permit, Realms, RolesBuilder, RuleKind, TopicPrefix};
+use auth::{Access, Holder, Limits, Permit, Reach, Realms, RolesBuilder, RuleKind, TopicPrefix};
 use base::Purpose;
 use wire::{Binary, Connect, MessageProperties, Qos, Version, Will};
 
@@ -12,8 +12,8 @@ use crate::world::{Peer, World, name, utf8};
 fn realms() -> Realms {
     let mut builder = RolesBuilder::default();
     let (tenant, open) = (builder.role("tenant"), builder.role("open"));
-    let topic_prefix = TopicPrefix::new("t/%u/").ok();
-    builder.limit(tenant, Limits { topic_prefix, ..Limits::default() });
+    let reach = Reach::Below(TopicPrefix::new("t/%u/").expect("a prefix"));
+    builder.limit(tenant, Limits { reach, ..Limits::default() });
     for kind in [RuleKind::Publish, RuleKind::Subscribe, RuleKind::Receive] {
         builder.rule(open, kind, "#", Some(Permit::ALL), 1).expect("a filter");
     }

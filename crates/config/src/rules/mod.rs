@@ -6,7 +6,7 @@ mod table;
 use std::collections::BTreeMap;
 
 use auth::{
-    Holder, IdPattern, Limits, Permit, RoleId, Roles, RolesBuilder, RolesError, RuleKind, TopicPrefix,
+    Holder, IdPattern, Limits, Permit, Reach, RoleId, Roles, RolesBuilder, RolesError, RuleKind, TopicPrefix,
 };
 use toml::de::DeTable;
 use wire::Qos;
@@ -181,8 +181,7 @@ impl<'a> File<'a, '_> {
             expiry_secs_max,
             queue_messages_max,
             queue_bytes_max,
-            topic_prefix,
-            has_two_prefixes: false,
+            reach: topic_prefix.map_or(Reach::Whole, Reach::Below),
         };
         self.builder.limit(role, limits);
     }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use auth::{
-    Access, Action, Client, Deciding, Decision, DynamicSecurity, FilterAction, Held, NoTopicPrefix,
-    Permissions, Permit, Reason, Rule, RuleKind,
+    Access, Action, Client, Deciding, Decision, DynamicSecurity, FilterAction, Held, Permissions, Permit,
+    Reason, Rule, RuleKind,
 };
 use base::Claims;
 use config::{Listener, Machine, parse_rules};
@@ -59,9 +59,7 @@ pub(super) fn test(question: &AclQuestion, machine: &Machine) -> Result<Answer, 
         Ok(Some(prefix)) => {
             format!("; the client itself leaves out `{prefix}`, the topic prefix of its roles")
         }
-        Err(NoTopicPrefix) => {
-            "; this client cannot connect: it can have no topic prefix of its roles".to_owned()
-        }
+        Err(reason) => format!("; this client cannot connect: {}", reason.why()),
     };
     Ok(Answer { is_allowed: decision.is_allowed, text })
 }
@@ -136,7 +134,7 @@ fn explain(Decision { is_allowed, reason }: Decision<'_>, files: &Files, text: &
         }
         Reason::Default => return format!("{verdict} by the default ({})", shown(&files.dynamic)),
         Reason::Role(rule) => return explain_role(is_allowed, &rule, &shown(&files.rules)),
-        Reason::Unsubscribe => "roles have no rules about the end of a subscription",
+        Reason::Unsubscribe => "neither roles nor tokens have rules about the end of a subscription",
         Reason::NoRules => "there is no acl_file and no rules_file, so everything is allowed",
         Reason::Token(_) => "a rule of the token decides",
         Reason::NoMatch => "no rule matches",
