@@ -19,7 +19,7 @@ use crate::{
 /// Identities and rules at one time.
 ///
 /// Without users, a name in CONNECT proves nothing and is taken as it is. Without permissions, everything is allowed, apart from
-/// clients whose token has rules: these may do what the token says.
+/// clients whose token has a list of rules: these may do what the token says.
 #[derive(Debug, Clone, Default)]
 pub struct Access {
     users: Option<Arc<Users>>,
@@ -150,8 +150,13 @@ impl Access {
     /// Whether there are rules about filters, beside those about topics.
     #[must_use]
     pub fn has_filter_rules(&self) -> bool {
-        let tokens_have = self.tokens.as_ref().is_some_and(|tokens| tokens.may_have_rules());
-        self.roles.is_some() || self.dynamic.is_some() || tokens_have
+        self.roles.is_some() || self.dynamic.is_some() || self.tokens_have_rules()
+    }
+
+    /// Whether there may be rules in tokens.
+    #[must_use]
+    pub fn tokens_have_rules(&self) -> bool {
+        self.tokens.as_ref().is_some_and(|tokens| tokens.may_have_rules())
     }
 
     /// Number of users, if there are users.
@@ -428,7 +433,13 @@ impl Access {
             FilterAction::Subscribe => {
                 with_token(of_file, client, Asked::Subscribe(filter), (Qos::AtMostOnce, false))
             }
-            // Everybody may end subscriptions.
+            // Everybody may end subscriptions, apart from those whom dynamic security refuses it.
+            FilterAction::Unsubscribe
+                if client.claims.is_some_and(|claims| claims.rules().is_some())
+                    && of_file.beside_token().is_some() =>
+            {
+                Decision { is_allowed: true, reason: Reason::Unsubscribe }
+            }
             FilterAction::Unsubscribe => of_file,
         }
     }
@@ -484,28 +495,20 @@ fn with_token<'a>(
     asked: Asked<'_>,
     (qos, retain): (Qos, bool),
 ) -> Decision<'a> {
-    let Decision { is_allowed, reason } = of_file;
     let Some(rules) = client.claims.and_then(Claims::rules) else { return of_file };
-    if matches!(reason, Reason::Entry { .. } | Reason::Wildcards { .. } | Reason::Default) {
-        return of_file;
-    }
-    let deciding = || claims::deciding(rules, asked, client);
-    if let Some((number, _)) = deciding().find(|(_, permit)| permit.is_none()) {
-        return Decision { is_allowed: false, reason: Reason::Token(number) };
-    }
-    let is_denied = match reason {
-        Reason::Rule(_) => !is_allowed,
-        Reason::Role(rule) => rule.permit.is_none(),
-        _ => false,
+    let Some(of_files) = of_file.beside_token() else { return of_file };
+    let allows = |permit: Permit| permit.allows(qos, retain);
+    let is_allowed = allows(of_files.and(claims::standing(rules, asked, client)).permit());
+    let decides = |permit: Option<Permit>| permit.map_or(!is_allowed, |permit| is_allowed && allows(permit));
+    let of_token = claims::deciding(rules, asked, client).find(|(_, permit)| decides(*permit));
+    let reason = match of_token {
+        Some((number, None)) => Reason::Token(number),
+        Some((number, Some(_))) if !allows(of_files.permit()) => Reason::Token(number),
+        // There are rules: those of the token, of which none matches.
+        _ if of_file.reason == Reason::NoRules => Reason::NoMatch,
+        _ => of_file.reason,
     };
-    let allows = |permit: Option<Permit>| permit.is_some_and(|permit| permit.allows(qos, retain));
-    match deciding().find(|(_, permit)| allows(*permit)) {
-        _ if is_denied => of_file,
-        _ if is_allowed && reason != Reason::NoRules => of_file,
-        Some((number, _)) => Decision { is_allowed: true, reason: Reason::Token(number) },
-        None if reason == Reason::NoRules => Decision { is_allowed: false, reason: Reason::NoMatch },
-        None => of_file,
-    }
+    Decision { is_allowed, reason }
 }
 
 /// Two hashes of the same password differ, because their salts do.

@@ -18,7 +18,10 @@ pub struct Realms {
     /// By number, each with the name under which records know its rules.
     all: Vec<(Box<str>, Arc<Access>)>,
     has_rules: bool,
-    has_filter_rules: bool,
+    /// Whether tokens may have rules.
+    have_token_rules: bool,
+    /// No users and no rules, for clients of realms that are not there where nobody has rules.
+    none: Access,
     /// Whether a realm has dynamic security, and commands for it.
     has_commands: bool,
     /// By number, as far as there are some.
@@ -41,10 +44,11 @@ impl Realms {
     #[must_use]
     pub fn new(all: Vec<(Box<str>, Arc<Access>)>) -> Self {
         let has_rules = all.iter().any(|(_, access)| access.has_rules());
-        let has_filter_rules = all.iter().any(|(_, access)| access.has_filter_rules());
+        let have_token_rules = all.iter().any(|(_, access)| access.tokens_have_rules());
         let has_commands = all.iter().any(|(_, access)| access.dynamic_security().is_some());
         let (tenants, bearers, former) = (Vec::new(), Vec::new(), Vec::new());
-        Self { all, has_rules, has_filter_rules, has_commands, tenants, bearers, former }
+        let none = Access::default();
+        Self { all, has_rules, have_token_rules, none, has_commands, tenants, bearers, former }
     }
 
     /// The same realms with their tenants, by number. A realm without one has no users and no mount point.
@@ -224,80 +228,62 @@ impl Realms {
         action: Action,
     ) -> Decision<'_> {
         let client = Client::of(principal, client_id);
-        match self.asked(principal.realm, topic) {
-            Ok(access) => access.decide(client, topic, action),
-            Err(is_allowed) => Decision { is_allowed, reason: Reason::NoMatch },
-        }
+        let access = self.about(principal.realm, topic);
+        access.map_or(Decision { is_allowed: false, reason: Reason::NoMatch }, |access| {
+            access.decide(client, topic, action)
+        })
     }
 
     /// The messages that a user may publish to a topic.
     #[must_use]
     pub fn permit(&self, principal: &Principal, client_id: &str, topic: TopicName<'_>) -> Permit {
         let client = Client::of(principal, client_id);
-        match self.asked(principal.realm, topic) {
-            Ok(access) => access.permit(client, topic),
-            Err(true) => Permit::ALL,
-            Err(false) => Permit::NONE,
-        }
+        self.about(principal.realm, topic).map_or(Permit::NONE, |access| access.permit(client, topic))
     }
 
-    /// The rules that decide about a topic, or else the decision.
-    fn asked(&self, realm: Realm, topic: TopicName<'_>) -> Result<&Access, bool> {
-        match self.access(realm) {
-            // Commands and answers belong to the administrators of realms that have some.
-            Some(access) if self.controls(topic) && access.dynamic_security().is_none() => Err(false),
-            Some(access) => Ok(access),
-            None => Err(!self.has_rules),
-        }
+    /// The rules that decide about a topic. `None` if nothing is allowed.
+    fn about(&self, realm: Realm, topic: TopicName<'_>) -> Option<&Access> {
+        let access = self.of(realm)?;
+        // Commands and answers belong to the administrators of realms that have some.
+        let is_closed = self.controls(topic) && access.dynamic_security().is_none();
+        (!is_closed).then_some(access)
     }
 
-    /// Whether a session may use a topic. Without rules this costs one comparison.
+    /// The rules of a realm. A realm that is not there allows nothing, unless nobody has rules. Then the rules of tokens decide alone.
+    fn of(&self, realm: Realm) -> Option<&Access> {
+        self.access(realm).or_else(|| (!self.has_rules).then_some(&self.none))
+    }
+
+    /// Whether a session may use a topic.
     #[must_use]
     pub fn allow(&self, session: &Subscriber, topic: TopicName<'_>, action: Action) -> bool {
-        if !self.has_rules {
-            return true;
-        }
         let principal = session.principal();
         let client = Client::of(&principal, &session.client_id);
-        self.asked(principal.realm, topic)
-            .map_or_else(|is_allowed| is_allowed, |access| access.allows(client, topic, action))
+        self.about(principal.realm, topic).is_some_and(|access| access.allows(client, topic, action))
     }
 
-    /// The highest QoS at which a session may subscribe to a filter; `None` if it may not. Without rules about filters this costs
-    /// one comparison.
+    /// The highest QoS at which a session may subscribe to a filter; `None` if it may not.
     #[must_use]
     pub fn granted(&self, session: &Subscriber, filter: TopicFilter<'_>) -> Option<Qos> {
-        if !self.has_filter_rules {
-            return Some(Qos::ExactlyOnce);
-        }
         let principal = session.principal();
         let client = Client::of(&principal, &session.client_id);
-        self.access(principal.realm)?.granted(client, filter)
+        self.of(principal.realm)?.granted(client, filter)
     }
 
-    /// Whether a session may end a subscription. Without rules about filters this costs one comparison.
+    /// Whether a session may end a subscription.
     #[must_use]
     pub fn may_unsubscribe(&self, session: &Subscriber, filter: TopicFilter<'_>) -> bool {
-        if !self.has_filter_rules {
-            return true;
-        }
         let principal = session.principal();
         let client = Client::of(&principal, &session.client_id);
-        let access = self.access(principal.realm);
-        access
-            .is_some_and(|access| access.decide_filter(client, filter, FilterAction::Unsubscribe).is_allowed)
+        let may =
+            |access: &Access| access.decide_filter(client, filter, FilterAction::Unsubscribe).is_allowed;
+        self.of(principal.realm).is_some_and(may)
     }
 
     /// Whether a topic is one of those to which administrators publish commands, so that no message to it has receivers.
     #[must_use]
     pub fn controls(&self, topic: TopicName<'_>) -> bool {
         self.has_commands && topic.first_level() == "$CONTROL"
-    }
-
-    /// Whether any realm has rules about filters.
-    #[must_use]
-    pub fn has_filter_rules(&self) -> bool {
-        self.has_filter_rules
     }
 
     /// Whether any realm has rules about topics.
@@ -314,7 +300,10 @@ impl Realms {
 #[derive(Debug, Default)]
 pub struct Guard {
     current: RwLock<Arc<Realms>>,
+    /// Whether there are rules, or sessions may have some from tokens.
     has_rules: AtomicBool,
+    /// Whether sessions may have rules from tokens. Stays for the life of the process: the sessions outlive the configuration.
+    have_claims: AtomicBool,
     replaced: AtomicU32,
     bans: RwLock<Arc<Bans>>,
     has_bans: AtomicBool,
@@ -324,8 +313,9 @@ impl Guard {
     /// These users and rules, for now.
     #[must_use]
     pub fn new(realms: Realms) -> Self {
+        let have_claims = AtomicBool::new(realms.have_token_rules);
         let has_rules = AtomicBool::new(realms.has_rules());
-        Self { current: RwLock::new(Arc::new(realms)), has_rules, ..Self::default() }
+        Self { current: RwLock::new(Arc::new(realms)), has_rules, have_claims, ..Self::default() }
     }
 
     /// The current users and rules.
@@ -334,7 +324,7 @@ impl Guard {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether there are rules about topics now. Costs one load.
+    /// Whether there are rules about topics now, or may be some of sessions, from their tokens. Costs one load.
     #[must_use]
     pub fn has_rules(&self) -> bool {
         self.has_rules.load(Ordering::Relaxed)
@@ -347,10 +337,20 @@ impl Guard {
         self.replaced.load(Ordering::SeqCst).wrapping_add(1).max(1)
     }
 
+    /// Notes that a session or a will has rules of a token. They count from now on, also where nobody else has rules.
+    pub fn note_claims(&self) {
+        // A change of the rules comes before or after.
+        let _current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        self.have_claims.store(true, Ordering::SeqCst);
+        self.has_rules.store(true, Ordering::SeqCst);
+    }
+
     /// Puts other users and rules in the place of the current ones.
     pub fn replace(&self, realms: Realms) {
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        self.has_rules.store(realms.has_rules(), Ordering::SeqCst);
+        self.have_claims.fetch_or(realms.have_token_rules, Ordering::SeqCst);
+        let has_rules = realms.has_rules() || self.have_claims.load(Ordering::SeqCst);
+        self.has_rules.store(has_rules, Ordering::SeqCst);
         *current = Arc::new(realms);
         self.replaced.fetch_add(1, Ordering::SeqCst);
     }
@@ -517,5 +517,52 @@ mod tests {
         guard.replace(Realms::new(vec![("".into(), rules(""))]));
         assert!(guard.generation() != before && guard.generation() == guard.generation());
         assert!(guard.has_rules() && !may_read(&guard.current(), Realm(0)));
+    }
+
+    /// A session that may receive `pond`, by the rules of its token alone.
+    fn with_claims(realm: Realm) -> Subscriber {
+        let allows = Some(base::ClaimLevels { qos_max: Qos::ExactlyOnce, retain: true });
+        let uses = base::Uses::RECEIVE.and(base::Uses::SUBSCRIBE);
+        let rule = base::ClaimRule { filter: "pond".into(), uses, allows };
+        let claims = base::Claims::new(Vec::new(), Some(vec![rule])).map(Arc::new);
+        let principal = Principal { user: Some("frog".into()), realm, claims, ..Principal::default() };
+        let queue = base::QueueId { slot: 0, generation: 0 };
+        Subscriber::lasting("f1".into(), queue).with_principal(Arc::new(principal))
+    }
+
+    #[test]
+    fn rules_of_a_token_count_where_nobody_else_has_rules() {
+        let realms = Realms::default();
+        for realm in [Realm(0), Realm::NONE] {
+            let session = with_claims(realm);
+            let may =
+                |topic| realms.allow(&session, TopicName::new(topic).expect("a topic"), Action::Receive);
+            assert_eq!((may("pond"), may("lake")), (true, false), "{realm:?}");
+            let granted = |filter| realms.granted(&session, TopicFilter::new(filter).expect("a filter"));
+            assert_eq!((granted("pond"), granted("#")), (Some(Qos::ExactlyOnce), None));
+            assert!(realms.may_unsubscribe(&session, TopicFilter::new("#").expect("a filter")));
+            let permit = realms.permit(&session.principal(), "f1", topic::topic!("pond"));
+            assert_eq!(permit, Permit::NONE);
+        }
+    }
+
+    #[test]
+    fn a_guard_asks_for_rules_as_long_as_sessions_may_have_some() {
+        let guard = Guard::default();
+        guard.note_claims();
+        assert!(guard.has_rules(), "they come from the journal");
+        guard.replace(Realms::default());
+        assert!(guard.has_rules());
+        let rules = crate::TokenRules { rules_claim: Some("acl".to_owned()), ..crate::TokenRules::default() };
+        let keys = crate::TokenKeys::of_file(&"s".repeat(32)).expect("a secret");
+        let tokens = Arc::new(crate::Tokens::new(rules, keys));
+        let with_tokens = Access::default().with_tokens(Some(tokens));
+        let realms = || Realms::new(vec![("".into(), Arc::new(with_tokens.clone()))]);
+        let replaced = Guard::default();
+        replaced.replace(realms());
+        for guard in [Guard::new(realms()), replaced] {
+            guard.replace(Realms::default());
+            assert!(guard.has_rules(), "sessions outlive the configuration");
+        }
     }
 }

@@ -55,6 +55,22 @@ pub struct Decision<'a> {
     pub reason: Reason<'a>,
 }
 
+impl Decision<'_> {
+    /// The rights that a decision of files gives beside the rules in a client's token. `None` if such rules have no say.
+    pub(crate) fn beside_token(&self) -> Option<Standing> {
+        let allowed_or = |otherwise| if self.is_allowed { Standing::ALL } else { otherwise };
+        match self.reason {
+            // Dynamic security decides alone. A rule of a token is no decision of files.
+            Reason::Entry { .. } | Reason::Wildcards { .. } | Reason::Default | Reason::Token(_) => None,
+            // A rule of a role that is too low to allow a message does not deny it.
+            Reason::Role(rule) if rule.permit.is_some() => Some(allowed_or(Standing::NONE)),
+            Reason::Role(_) | Reason::Rule(_) => Some(allowed_or(Standing::DENIED)),
+            Reason::Subscription | Reason::Unsubscribe => Some(Standing::ALL),
+            Reason::NoRules | Reason::NoMatch | Reason::WildcardInName => Some(Standing::NONE),
+        }
+    }
+}
+
 /// The reason for a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason<'a> {
@@ -88,7 +104,7 @@ pub enum Reason<'a> {
     Default,
     /// A rule of a role decides. If it allows something and the client may not, it allows less than the client asks for.
     Role(Deciding<'a>),
-    /// Roles have no rules about the end of a subscription.
+    /// Neither roles nor tokens have rules about the end of a subscription.
     Unsubscribe,
     /// The rule with this number in the client's token decides, from 1, in the order of its lists.
     Token(u32),
@@ -151,11 +167,7 @@ impl Permissions {
             Asked::Receive(topic) => self.decide(client, topic, Action::Receive),
             Asked::Subscribe(_) => return Standing::ALL,
         };
-        match decision {
-            Decision { is_allowed: true, .. } => Standing::ALL,
-            Decision { reason: Reason::Rule(_), .. } => Standing::DENIED,
-            Decision { .. } => Standing::NONE,
-        }
+        decision.beside_token().unwrap_or(Standing::NONE)
     }
 }
 

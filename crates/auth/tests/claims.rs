@@ -204,3 +204,20 @@ fn dynamic_security_decides_before_a_token() {
     let may = |topic: &str| answers(&access, client("u", Some(&claims)), topic, "x").0 == Permit::ALL;
     assert_eq!(["no", "other"].map(may), [false, true]);
 }
+
+/// Dynamic security knows nobody of this name: without a default, everything else would be refused.
+#[test]
+fn a_client_with_a_token_may_end_subscriptions_unless_dynamic_security_refuses_it() {
+    let text = r#"{"clients":[{"username":"u","roles":[{"rolename":"r"}]}],
+        "roles":[{"rolename":"r","acls":[{"acltype":"unsubscribePattern","topic":"kept/#","allow":false}]}]}"#;
+    let dynamic = Arc::new(DynamicSecurity::parse(text).expect("a file"));
+    let access = Access::default().with_dynamic_security(dynamic);
+    let claims = in_token(&[]);
+    let end = |user, claims, filter| {
+        let filter = TopicFilter::new(filter).expect("a filter");
+        access.decide_filter(client(user, claims), filter, FilterAction::Unsubscribe).is_allowed
+    };
+    assert!(end("stranger", Some(&claims), "kept/a") && end("u", Some(&claims), "a"));
+    assert!(!end("u", Some(&claims), "kept/a"));
+    assert!(!end("stranger", None, "a") && !end("u", None, "a"), "as in Mosquitto");
+}

@@ -39,9 +39,9 @@ impl Client {
 }
 
 impl Shard {
-    /// The current rules, if there are any.
+    /// The current rules, if there are any, or may be some of tokens.
     pub(crate) fn rules(&self) -> Option<Arc<Realms>> {
-        self.guard.has_rules().then(|| self.guard.current()).filter(|realms| realms.has_rules())
+        self.guard.has_rules().then(|| self.guard.current())
     }
 
     /// Whether a client may receive a topic. Costs one load without rules, otherwise a walk over the topic.
@@ -96,7 +96,7 @@ impl Shard {
 
     fn filter_rules(&self, id: ConnectionId) -> Option<(Arc<Realms>, Arc<Subscriber>)> {
         let subscriber = self.clients.get(id).and_then(|client| client.subscriber.clone());
-        self.rules().filter(|rules| rules.has_filter_rules()).zip(subscriber)
+        self.rules().zip(subscriber)
     }
 
     /// Counts a message that a client may not publish, beside the reason, and tells of the first, the tenth, the hundredth and so on.

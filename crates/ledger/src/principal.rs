@@ -12,10 +12,10 @@ use crate::{Ledger, Record};
 use protocol::Claim;
 
 impl Ledger {
-    /// The current rules, if there are any.
+    /// The current rules, if there are any, or may be some of tokens.
     pub(crate) fn rules(&self) -> Option<Arc<Realms>> {
         let guard = &self.settings.guard;
-        guard.has_rules().then(|| guard.current()).filter(|realms| realms.has_rules())
+        guard.has_rules().then(|| guard.current())
     }
 
     /// Whether a will may be published now.

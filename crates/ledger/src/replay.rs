@@ -210,8 +210,12 @@ impl Replay {
 
     /// The rights that a record has, on the account.
     fn restored(&self, claims: &Option<Arc<Claims>>) -> Option<Arc<Claims>> {
-        let budget = self.ledger.tally.budget();
-        claims.clone().inspect(|claims| claims.charge(budget))
+        let claims = claims.clone()?;
+        claims.charge(self.ledger.tally.budget());
+        if claims.rules().is_some() {
+            self.ledger.settings.guard.note_claims();
+        }
+        Some(claims)
     }
 
     /// What concerns one session alone.

@@ -17,8 +17,8 @@ roles = [\"own\"]
 ";
 const LIST: &str = "pattern readwrite %u/#\npattern readwrite %c/#\n";
 
-/// Attacks from all places where a rule may stand. The answer of a list of Mosquitto to SUBSCRIBE is no refusal.
-fn nobody_is_administrator(key: &str, rules: &str, answer: u8) {
+/// Attacks from all places where a rule may stand.
+fn nobody_is_administrator(key: &str, rules: &str) {
     let (secured, signer) = (Secured::new(), Signer { directory: TempDir::new().expect("there is a place") });
     signer.write("secret", &format!("{SECRET}\n"));
     signer.write("rules", rules);
@@ -53,8 +53,9 @@ fn nobody_is_administrator(key: &str, rules: &str, answer: u8) {
             json!({ "commands": [{ "command": "createClient", "username": "evil", "password": "x" }] });
         assert_eq!(publish(&mut client, TOPIC, command.to_string().as_bytes()), 0x87, "{who}");
         assert_eq!(publish(&mut client, "$CONTROL", b""), 0x87, "{who}");
-        for filter in ["$CONTROL/#", "$SYS/#", "$share/g/$CONTROL/#"] {
-            assert_eq!(subscribe(&mut client, filter), answer, "{who}: {filter}");
+        // A list of Mosquitto has no rules about subscriptions.
+        for filter in ["$CONTROL/#", "$SYS/#", "$share/g/$CONTROL/#"].iter().filter(|_| key == "rules_file") {
+            assert_eq!(subscribe(&mut client, filter), 0x87, "{who}: {filter}");
         }
         client.leave();
     }
@@ -67,6 +68,6 @@ fn nobody_is_administrator(key: &str, rules: &str, answer: u8) {
 
 #[test]
 fn nobody_becomes_an_administrator_by_a_name() {
-    nobody_is_administrator("rules_file", ROLES, 0x87);
-    nobody_is_administrator("acl_file", LIST, 0);
+    nobody_is_administrator("rules_file", ROLES);
+    nobody_is_administrator("acl_file", LIST);
 }

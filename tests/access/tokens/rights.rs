@@ -7,6 +7,9 @@ use pondhawk_tests::packet::Will;
 
 use super::*;
 
+mod prefixes;
+mod seams;
+
 /// Every user may publish below `own`. Writers may use `w`, and those who are muted not all of it.
 const ROLES: &str = "\
 [roles.base]
@@ -28,6 +31,9 @@ roles = [\"muted\"]
 roles = [\"named\"]
 ";
 
+/// Keys about tokens that give rights.
+const CLAIMS: &str = "groups_claim = \"groups\"\nrules_claim = \"acl\"\n";
+
 /// A signer, and brokers that take rights from its tokens.
 struct Place {
     signer: Signer,
@@ -43,16 +49,23 @@ impl Place {
     }
 
     fn start(&self, auth: &str) -> Broker {
-        let settings = format!(
-            "{auth}[jwt]\nkey_file = {:?}\ngroups_claim = \"groups\"\nrules_claim = \"acl\"\n",
-            self.signer.path("secret")
-        );
+        self.start_with(auth, CLAIMS)
+    }
+
+    /// The same with these keys about tokens.
+    fn start_with(&self, auth: &str, keys: &str) -> Broker {
+        let settings = format!("{auth}[jwt]\nkey_file = {:?}\n{keys}", self.signer.path("secret"));
         let data_dir: Option<PathBuf> = Some(self.data.path().to_owned());
         Broker::start(&Options { shards: 2, settings, data_dir, ..Options::default() })
     }
 
     fn with_roles(&self) -> Broker {
         self.start(&format!("[auth]\nrules_file = {:?}\n", self.signer.path("roles.toml")))
+    }
+
+    /// A token of somebody who may use all topics.
+    fn free(&self) -> String {
+        self.token("toad", r##""acl":{"all":["#"]}"##)
     }
 
     /// A token with these members behind the user and the expiry.
@@ -133,9 +146,12 @@ fn without_files_the_rules_of_a_token_decide_alone() {
         assert_eq!(subscribe(&mut frog, filter, 2), code, "{filter}");
     }
     frog.leave();
-    let mut free = client(&broker, "free", &place.token("toad", ""));
-    assert!(may(&mut free, "anything") && subscribe(&mut free, "#", 2) == 2, "no rules");
-    free.leave();
+    let mut bare = client(&broker, "bare", &place.token("toad", ""));
+    assert!(!may(&mut bare, "anything"), "a token without rules");
+    for filter in ["#", "a", "$SYS/#"] {
+        assert_eq!(subscribe(&mut bare, filter, 0), 0x87, "{filter}");
+    }
+    bare.leave();
     let acl = r#""acl":{"pub":["p/${username}"],"sub":["s/+"],"all":["both/${clientid}/#"]}"#;
     let mut emqx = client(&broker, "e1", &place.token("frog", acl));
     for (topic, allowed) in [("p/frog", true), ("both/e1/a", true), ("both/e2/a", false), ("s/a", false)] {
@@ -151,7 +167,7 @@ fn without_files_the_rules_of_a_token_decide_alone() {
 fn a_client_receives_the_messages_that_its_token_allows() {
     let place = Place::new("");
     let broker = place.start("");
-    let mut free = client(&broker, "free", &place.token("toad", ""));
+    let mut free = client(&broker, "free", &place.free());
     for topic in ["s/kept", "s/x/kept"] {
         free.retain(topic, b"kept");
     }
@@ -186,7 +202,7 @@ fn another_token_changes_the_rights_at_once() {
     let token = |topic: &str| {
         place.token("frog", &format!(r#""acl":{{"publish":["{topic}"],"subscribe":["{topic}"]}}"#))
     };
-    let mut free = client(&broker, "free", &place.token("toad", ""));
+    let mut free = client(&broker, "free", &place.free());
     let connect =
         |token: &'static str| Connect { password: Some(token.as_bytes()), ..lasting(Version::V5, "f") };
     let leak = |text: String| -> &'static str { Box::leak(text.into_boxed_str()) };
@@ -220,7 +236,7 @@ fn a_session_keeps_the_rights_of_its_token_over_a_restart() {
     drop(broker);
     drop(place.start(""));
     let broker = place.start("");
-    let mut free = client(&broker, "free", &place.token("toad", ""));
+    let mut free = client(&broker, "free", &place.free());
     for topic in ["s/no", "s/yes"] {
         publish(&mut free, topic, b"x");
     }
@@ -237,6 +253,11 @@ fn a_session_keeps_the_rights_of_its_token_over_a_restart() {
 
 #[test]
 fn a_will_is_published_by_the_rights_of_its_token_after_a_restart() {
+    a_will_is_published_by_its_token(CLAIMS);
+}
+
+/// Wills that come after a restart with these keys about tokens.
+fn a_will_is_published_by_its_token(after: &str) {
     let place = Place::new("");
     let broker = place.start("");
     for (client_id, topic) in [("f1", "will/yes"), ("f2", "will/no")] {
@@ -248,8 +269,8 @@ fn a_will_is_published_by_the_rights_of_its_token_after_a_restart() {
         std::mem::forget(broker.client_with(&connect));
     }
     drop(broker);
-    let broker = place.start("");
-    let mut free = client(&broker, "free", &place.token("toad", ""));
+    let broker = place.start_with("", after);
+    let mut free = client(&broker, "free", &place.free());
     until("the will is published", || {
         free.subscribe("will/#");
         publish(&mut free, "mark", b"");

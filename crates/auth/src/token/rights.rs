@@ -8,14 +8,20 @@ use wire::Qos;
 
 use super::{TokenProblem, TokenRules};
 
-/// Reads the claims that give rights. `None` if the token has none of them.
+/// Reads the claims that give rights. `None` if no claim is one that gives rights, or if only groups are asked for, and there
+/// are none.
+///
+/// A token without the claim of rules has no rules: it allows nothing by itself, as one with an empty list does.
 pub(super) fn read(
     claims: &Map<String, Value>,
     rules: &TokenRules,
 ) -> Result<Option<Arc<Claims>>, TokenProblem> {
-    let claim = |name: &Option<String>| name.as_ref().and_then(|name| claims.get(name));
-    let groups = claim(&rules.groups_claim).map(groups).transpose()?;
-    let acl = claim(&rules.rules_claim).map(acl).transpose()?;
+    let groups_claim = rules.groups_claim.as_ref().and_then(|name| claims.get(name));
+    let groups = groups_claim.map(groups).transpose()?;
+    let acl = match &rules.rules_claim {
+        None => None,
+        Some(name) => Some(claims.get(name).map_or(Ok(Vec::new()), acl)?),
+    };
     let groups = groups.unwrap_or_default();
     if groups.is_empty() && acl.is_none() {
         return Ok(None);
@@ -154,9 +160,12 @@ mod tests {
         let both = Ok(vec!["a".to_owned(), "b c".to_owned()]);
         assert_eq!(groups(&json!(["b c", "a", "b c"])), both);
         assert_eq!(groups(&json!(" b a  b ")), Ok(vec!["a".to_owned(), "b".to_owned()]));
-        assert_eq!(rights(&json!({"groups": []})), Ok(None));
-        assert_eq!(rights(&json!({"groups": " "})), Ok(None));
-        assert_eq!(rights(&json!({"scope": "a"})), Ok(None));
+        assert_eq!(groups(&json!([])), Ok(vec![]));
+        assert_eq!(groups(&json!(" ")), Ok(vec![]));
+        let groups_only = TokenRules { groups_claim: Some("groups".to_owned()), ..TokenRules::default() };
+        for claims in [json!({"groups": []}), json!({"groups": " "}), json!({"acl": {"publish": ["a"]}})] {
+            assert_eq!(read(claims.as_object().expect("an object"), &groups_only), Ok(None), "{claims}");
+        }
         let many = |count: usize| groups(&json!(vec!["a"; count]));
         assert!(many(Claims::GROUPS_MAX).is_ok());
         assert_eq!(
@@ -170,6 +179,14 @@ mod tests {
         let without = TokenRules::default();
         let claims = json!({"groups": 1, "acl": 1});
         assert_eq!(read(claims.as_object().expect("an object"), &without), Ok(None), "nobody asks for them");
+    }
+
+    #[test]
+    fn a_token_without_the_claim_of_rules_has_an_empty_list() {
+        for claims in [json!({}), json!({"scope": "a"}), json!({"groups": []}), json!({"groups": ["a"]})] {
+            let read = rights(&claims).expect("well-formed").expect("rights");
+            assert_eq!(read.rules(), Some(&[][..]), "{claims}");
+        }
     }
 
     #[test]
