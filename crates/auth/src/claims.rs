@@ -3,7 +3,7 @@
 use base::{ClaimRule, Uses};
 use topic::{TopicFilter, TopicName};
 
-use crate::permissions::Client;
+use crate::client::Client;
 use crate::roles::{Permit, RuleKind};
 use crate::tree::Name;
 

@@ -27,6 +27,7 @@ mod bans;
 mod bearer;
 mod check;
 mod claims;
+mod client;
 mod dynamic;
 mod file;
 mod guard;
@@ -48,6 +49,7 @@ pub use attempts::{Attempts, Origin};
 pub use bans::{Bans, REASON_BYTES_MAX, Suspect, Terms, Whom};
 pub use bearer::{Bearer, Voucher};
 pub use check::{Check, Checked, Unchecked};
+pub use client::Client;
 pub use dynamic::{
     ANSWER_BYTES_MAX, AclKind, Controlled, DynamicError, DynamicSecurity, NewPassword, RESPONSE_TOPIC,
     TOPIC as CONTROL_TOPIC,
@@ -56,7 +58,7 @@ pub use file::{NameError, PasswordFile};
 pub use guard::{Guard, Realms};
 pub use json::strict_object;
 pub use password::{HashError, PasswordHash, SALT_BYTES, Scheme, Workspace};
-pub use permissions::{Action, Client, Decision, FilterAction, Permissions, Reason, Rule};
+pub use permissions::{Action, Decision, FilterAction, Permissions, Reason, Rule};
 pub use process::{LoginNames, NoLoginNames, ProcessCheck};
 pub use remembered::{Remembered, RememberedAnswers};
 pub use roles::{

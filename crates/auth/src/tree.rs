@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 
 use topic::TopicName;
 
-use crate::permissions::Client;
+use crate::client::Client;
 
 /// The line of a rule in its file, from 1.
 pub(crate) type Line = NonZeroU32;

@@ -4,7 +4,8 @@ use topic::{TopicFilter, TopicName};
 
 use super::role::{Acl, Role};
 use super::{AclKind, DynamicSecurity, Ranked};
-use crate::permissions::{Action, Client, Decision, FilterAction, Reason};
+use crate::client::Client;
+use crate::permissions::{Action, Decision, FilterAction, Reason};
 
 /// Topics that the default never opens.
 const CONTROL: &str = "$CONTROL";

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use topic::{TopicFilter, TopicName};
 
 use super::Texts;
-use crate::permissions::{Action, Client, FilterAction};
+use crate::client::Client;
+use crate::permissions::{Action, FilterAction};
 use crate::tree::{Grant, Hidden, Line, Marks, Names, Tree, is_filter};
 
 /// The kind of an entry of a role.

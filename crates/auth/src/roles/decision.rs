@@ -9,7 +9,8 @@ use wire::Qos;
 use super::grants::{Grants, Permit};
 use super::{Compiled, Deciding, Group, Held, Limits, QueueLimits, Roles, RuleKind};
 use crate::claims::{Asked, Standing};
-use crate::permissions::{Action, Client, Decision, FilterAction, Reason};
+use crate::client::Client;
+use crate::permissions::{Action, Decision, FilterAction, Reason};
 use crate::tree::{Hidden, Line, Merge};
 
 impl Roles {

@@ -1,7 +1,7 @@
 //! Limits of a role for the connections and sessions of its clients.
 
 use super::TopicPrefix;
-use crate::permissions::Client;
+use crate::client::Client;
 
 /// A pattern for client identifiers. `*` stands for any text, and `%u` for the user name.
 #[derive(Debug, Clone, PartialEq, Eq)]
