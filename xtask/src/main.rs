@@ -15,7 +15,6 @@ mod random;
 mod report;
 mod sim;
 mod suite;
-mod test_programs;
 mod tools;
 mod tree;
 mod words;

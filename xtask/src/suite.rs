@@ -12,7 +12,6 @@ use crate::package;
 use crate::program;
 use crate::report::Report;
 use crate::sim;
-use crate::test_programs;
 use crate::tools;
 use crate::words;
 
@@ -35,7 +34,15 @@ const STEPS: &[(&str, Work)] = &[
     // This step covers the tests of every crate, with doc tests and the check of generated pages. The step also runs
     // the real binary against real clients, in the profile that checks arithmetic, and tests architecture and
     // features.
-    ("tests", test_programs::run),
+    ("tests", |house, log| {
+        house.build(log)?;
+        let mut tests = house.cargo();
+        tests.env("PONDHAWK_BUILT", house.built()).env("PONDHAWK_TOOLS", house.tools());
+        // Most end-to-end tests wait for programs and time limits.
+        let threads = 2 * thread::available_parallelism().map_or(1, |cores| cores.get());
+        tests.env("RUST_TEST_THREADS", threads.to_string());
+        log.run(tests.args(["test", "--workspace", "--no-fail-fast"]))
+    }),
     ("package", package::run_in_short),
     ("crash", |house, log| program::CRASH.run_in_short(house, log)),
     ("bench", bench::run_in_short),
