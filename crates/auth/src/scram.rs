@@ -269,8 +269,15 @@ impl Exchange {
         if value(fields.next(), "r=")? != &*nonce {
             return Err(ScramProblem::Nonce);
         }
-        if !fields.all(is_field) {
-            return Err(ScramProblem::Malformed);
+        for field in fields {
+            // An extension that must be understood, in whatever place (RFC 5802, section 5.1).
+            if field.starts_with("m=") {
+                return Err(ScramProblem::Unsupported);
+            }
+            // The proof comes last, and once.
+            if !is_field(field) || field.starts_with("p=") {
+                return Err(ScramProblem::Malformed);
+            }
         }
         let proof = STANDARD.decode(proof).map_err(|_| ScramProblem::Malformed)?;
         if proof.len() != mechanism.bytes() {
@@ -459,6 +466,9 @@ mod tests {
             ("p=dHzb", "p=", ScramProblem::Malformed),
             (",p=", ",q=", ScramProblem::Malformed),
             ("k0,", "k0,1=a,", ScramProblem::Malformed),
+            ("k0,", "k0,m=a,", ScramProblem::Unsupported),
+            ("k0,", "k0,x=a,m=a,", ScramProblem::Unsupported),
+            ("k0,", "k0,p=abc,", ScramProblem::Malformed),
         ] {
             let message = SECOND.replace(from, to);
             assert_eq!(begin().finish(message.as_bytes()).map(|_| ()).err(), Some(problem), "{message}");
