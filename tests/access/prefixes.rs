@@ -287,7 +287,7 @@ fn a_name_that_fits_in_no_topic_is_refused() {
         assert_eq!(answer(&broker, &Connect::new(version, "x").of("ann", "")), [0, 0]);
     }
     for why in ["its user name fits in no topic", "is too long with its user name", "it has no user name"] {
-        assert!(broker.log().contains(why), "{why}: {}", broker.log());
+        broker.wait_for_log(why);
     }
 }
 
@@ -316,7 +316,7 @@ fn two_prefixes_of_one_user_are_a_mistake() {
     let (place, broker) = start(TENANTS);
     place.write("roles.toml", &twice);
     place.reload(&broker, "the new users and rules are refused");
-    assert!(broker.log().contains(&format!("line 15, column 16: {why}")), "{}", broker.log());
+    broker.wait_for_log(&format!("line 15, column 16: {why}"));
     let settings = format!("[auth]\nrules_file = {:?}\n", place.path("roles.toml"));
     let error =
         Broker::try_start(&Options { settings, ..Options::default() }).expect_err("it does not start");

@@ -50,6 +50,7 @@ fn names_of_clients_forge_nothing_in_the_log_and_in_the_answers_of_the_api() {
     for part in ["frog", "tadpole", "toad", "newt", "xxxx"] {
         assert!(!metrics.contains(part), "no metric has the name of a client: {part}");
     }
+    broker.wait_for_log("client_id=xxxx");
     let log = broker.log();
     assert!(log.contains("alert('frog')") && log.contains("toad"), "the log names clients: {log}");
     let is_raw = |c: char| c.is_control() && c != '\n';
