@@ -102,6 +102,15 @@ fn publish(client: &mut Client, topic: &str, payload: &[u8]) -> u8 {
     answer.get(4).copied().unwrap_or(0)
 }
 
+/// Reads and acknowledges a message of QoS 1. Returns its topic.
+fn take(client: &mut Client) -> String {
+    let packet = client.read_packet();
+    assert_eq!(packet[0] & 0xF6, 0x32, "{packet:02x?}");
+    let end = 4 + usize::from(packet[3]);
+    client.send(&packet::packet(0x40, &packet[end..end + 2]));
+    String::from_utf8(packet[4..end].to_vec()).expect("a topic")
+}
+
 /// A message of a topic that everybody may use comes next: nothing came before it.
 fn expect_nothing_before(client: &mut Client, publisher: &mut Client) {
     assert!(matches!(publish(publisher, "open/mark", b"mark"), 0 | 0x10));

@@ -7,7 +7,7 @@ use pondhawk_tests::packet::{self, Connect, Will};
 use pondhawk_tests::{Broker, Client, Options, RawClient, Version, until};
 use tempfile::TempDir;
 
-use crate::{IN_USE, Place, connect, expect_nothing_before, publish, users};
+use crate::{IN_USE, Place, connect, expect_nothing_before, publish, take, users};
 
 const OPEN: &str = "user ann\ntopic readwrite #\nuser bob\ntopic readwrite #\nuser cat\ntopic readwrite #\n";
 /// Bob may not read `a`.
@@ -23,15 +23,6 @@ fn subscribe_at_qos_1(client: &mut Client, filter: &str) {
     let version = client.version();
     client.send(&packet::subscribe_with(version, 1, filter, 1));
     client.expect(&packet::suback(version, 1, 1));
-}
-
-/// Reads and acknowledges a message of QoS 1. Returns its topic.
-fn take(client: &mut Client) -> String {
-    let packet = client.read_packet();
-    assert_eq!(packet[0] & 0xF6, 0x32, "{packet:02x?}");
-    let end = 4 + usize::from(packet[3]);
-    client.send(&packet::packet(0x40, &packet[end..end + 2]));
-    String::from_utf8(packet[4..end].to_vec()).expect("a topic")
 }
 
 #[test]

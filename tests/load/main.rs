@@ -96,6 +96,22 @@ fn nothing_is_lost_beside_subscribers_that_do_not_keep_up() {
     run(&["slow-consumer", "--conns", "20", "--messages", "2000"], &each);
 }
 
+/// It has no users, and lets everybody in.
+#[test]
+fn a_server_without_passwords_is_not_attacked_with_wrong_ones() {
+    let broker = Broker::start(&Options::default());
+    for attack in ["wrong-passwords", "strangers"] {
+        let mut bench = Command::new(pondhawk());
+        bench.args(["bench", "hostile", attack, "--short", "--duration", "0.4"]);
+        bench.arg("--server").arg(format!("broker={}:{}", broker.address(), broker.process_id()));
+        let output = bench.output().expect("the pondhawk binary can be run");
+        let report = String::from_utf8_lossy(&output.stdout);
+        assert!(!output.status.success(), "{report}");
+        assert!(report.contains("could not be prepared: the server lets a client with a wrong"), "{report}");
+    }
+    assert!(broker.stop().success());
+}
+
 /// Its limit is so low that the attackers take all connections: nobody else is accepted.
 #[test]
 fn a_server_that_an_attack_hurts_fails_in_the_short_form_too() {

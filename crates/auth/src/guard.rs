@@ -39,6 +39,9 @@ impl Default for Realms {
     }
 }
 
+/// Stands for the client identifier where limits are looked up: they are the same for all of them.
+const ANY_CLIENT_ID: &str = "";
+
 impl Realms {
     /// Realms by number, each with the name of its rules. Realms with the same rules have the same name.
     #[must_use]
@@ -171,15 +174,16 @@ impl Realms {
     /// The limits of a user by its roles and by the groups of its token, if there are roles.
     #[must_use]
     pub fn limits(&self, principal: &Principal) -> Option<Arc<Limits>> {
-        let any_client_id = "";
-        self.access(principal.realm)?.limits(Client::of(principal, any_client_id))
+        self.access(principal.realm)?.limits(Client::of(principal, ANY_CLIENT_ID))
     }
 
     /// The limits for queues of a user, without a copy of other limits.
     #[must_use]
     pub fn queue_limits(&self, principal: &Principal) -> QueueLimits {
         let access = self.access(principal.realm);
-        access.map_or_else(QueueLimits::default, |access| access.queue_limits(Client::of(principal, "")))
+        access.map_or_else(QueueLimits::default, |access| {
+            access.queue_limits(Client::of(principal, ANY_CLIENT_ID))
+        })
     }
 
     /// Dynamic security, if a realm has some. All realms that have some have the same.

@@ -157,7 +157,7 @@ fn the_bounds_of_queues_are_those_of_all_roles() {
         let role = builder.role(name);
         builder.limit(
             role,
-            Limits { queue_messages_max: messages, queue_bytes_max: bytes, ..Limits::default() },
+            Limits { queue: QueueLimits { messages_max: messages, bytes_max: bytes }, ..Limits::default() },
         );
         builder.give(if name == "own" { Holder::User("ann") } else { Holder::Group(name) }, role);
     }
@@ -173,7 +173,7 @@ fn the_bounds_of_queues_are_those_of_all_roles() {
         let client = client(user, claims.as_ref());
         let QueueLimits { messages_max, bytes_max } = access.queue_limits(client);
         assert_eq!((messages_max, bytes_max), expected, "{user} {names:?}");
-        assert_eq!(access.limits(client).expect("roles").queue(), access.queue_limits(client));
+        assert_eq!(access.limits(client).expect("roles").queue, access.queue_limits(client));
     }
 }
 

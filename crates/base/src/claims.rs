@@ -83,8 +83,8 @@ impl Claims {
     /// Maximum bytes of the names of all groups, and of the filters of all rules.
     pub const BYTES_MAX: usize = 4_096;
 
-    /// These groups and rules. `None` without any, and if there are too many or they are too long, a name is empty or no text of MQTT, or a filter
-    /// is no topic filter, or one of a shared subscription.
+    /// These groups and rules. `None` without any. `None` also if there are too many, or they are too long, or a name is empty or
+    /// no text of MQTT, or a filter is no topic filter or one of a shared subscription.
     #[must_use]
     pub fn new(mut groups: Vec<Box<str>>, rules: Option<Vec<ClaimRule>>) -> Option<Self> {
         groups.sort_unstable();
@@ -132,7 +132,7 @@ impl Claims {
     }
 }
 
-/// What is on the account stays out.
+/// The charge is not shown.
 impl fmt::Debug for Claims {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { groups, rules, .. } = self;
@@ -140,7 +140,7 @@ impl fmt::Debug for Claims {
     }
 }
 
-/// What is on the account makes no difference.
+/// The charge makes no difference.
 impl PartialEq for Claims {
     fn eq(&self, other: &Self) -> bool {
         self.groups == other.groups && self.rules == other.rules

@@ -59,7 +59,7 @@ impl Tenant {
     }
 }
 
-/// What is on the account stays out.
+/// The charge is not shown.
 impl fmt::Debug for Tenant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { users, mount, prefix, .. } = self;
@@ -68,7 +68,7 @@ impl fmt::Debug for Tenant {
     }
 }
 
-/// What is on the account makes no difference.
+/// The charge makes no difference.
 impl PartialEq for Tenant {
     fn eq(&self, other: &Self) -> bool {
         self.users == other.users && self.mount == other.mount && self.prefix == other.prefix

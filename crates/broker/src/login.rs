@@ -271,7 +271,7 @@ impl Shard {
                 claim.expiry_secs = client.session.expiry_secs();
                 client.make_aside().expiry_secs_max = Some(most);
             }
-            client.set_role_bound(role_bound(limits.queue()));
+            client.set_role_bound(role_bound(limits.queue));
             if let Some(pace) = Pace::new(&limits, to.now) {
                 client.make_aside().pace = Some(pace);
             }

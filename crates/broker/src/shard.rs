@@ -35,8 +35,8 @@ const UNTAKEN_ANSWER_BYTES_MAX: usize = 16 * 1024;
 pub(crate) const CONNECTION_BYTES: usize = 1_024;
 /// Maximum number of steps for one read. A read may bring 32,768 PINGREQ packets, and others wait meanwhile.
 const STEPS_PER_READ: u64 = 2_048;
-/// Steps that a CONNECT counts as, beside its own: it costs about as much as this number of short packets, with its login, its
-/// session and its end. A turn takes in some dozens of them, so that a storm of logins does not delay others.
+/// Steps that a CONNECT counts as, beside its own: with its login, its session and its end it costs far more than a short packet.
+/// A turn of 8,192 steps takes in 64 of them, so that a storm of logins does not delay others.
 const STEPS_OF_CONNECT: u64 = 127;
 /// What a message behind a window takes beside itself.
 const WAITING_BYTES: usize = 64;

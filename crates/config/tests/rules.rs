@@ -95,7 +95,7 @@ fn limits_of_several_roles_add_up() {
     );
     let queue = |user| {
         let limits = roles.limits(Client { user, client_id: "c1", claims: None });
-        (limits.queue_messages_max, limits.queue_bytes_max)
+        (limits.queue.messages_max, limits.queue.bytes_max)
     };
     let all = [None, Some("bob"), Some("ann")].map(queue);
     assert_eq!(all, [(None, None), (Some(3), None), (Some(3), Some(65_536))]);

@@ -6,6 +6,7 @@ use pondhawk_tests::conversation::{lasting, session_present};
 use pondhawk_tests::packet::Will;
 
 use super::*;
+use crate::take;
 
 mod prefixes;
 mod seams;
@@ -93,15 +94,6 @@ fn subscribe(client: &mut Client, filter: &str, qos: u8) -> u8 {
     let answer = client.read_packet();
     assert_eq!(answer[0], 0x90, "{answer:02x?}");
     *answer.last().expect("a code")
-}
-
-/// Reads and acknowledges a message of QoS 1. Returns its topic.
-fn take(client: &mut Client) -> String {
-    let packet = client.read_packet();
-    assert_eq!(packet[0] & 0xF6, 0x32, "{packet:02x?}");
-    let end = 4 + usize::from(packet[3]);
-    client.send(&packet::packet(0x40, &packet[end..end + 2]));
-    String::from_utf8(packet[4..end].to_vec()).expect("a topic")
 }
 
 #[test]

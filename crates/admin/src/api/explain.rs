@@ -68,7 +68,7 @@ pub(crate) async fn answer(asked: &Asked, shared: &Shared) -> Result<Answer, Fai
 
 /// The most messages that wait for a session of a user: by its roles, and by the configuration.
 fn messages_max(realms: &Realms, principal: &Principal, of_all: usize) -> usize {
-    let of_roles = realms.limits(principal).and_then(|limits| limits.queue_messages_max);
+    let of_roles = realms.queue_limits(principal).messages_max;
     of_roles.and_then(|most| usize::try_from(most).ok()).map_or(of_all, |most| most.min(of_all))
 }
 
@@ -106,13 +106,16 @@ async fn gather(shared: &Shared, client_id: &str) -> Result<Option<Gathered>, Fa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use auth::{Access, Holder, Limits, RolesBuilder};
+    use auth::{Access, Holder, Limits, QueueLimits, RolesBuilder};
 
     #[test]
     fn the_lower_bound_of_roles_and_configuration_is_explained() {
         let mut builder = RolesBuilder::default();
         let role = builder.role("small");
-        builder.limit(role, Limits { queue_messages_max: Some(3), ..Limits::default() });
+        builder.limit(
+            role,
+            Limits { queue: QueueLimits { messages_max: Some(3), bytes_max: None }, ..Limits::default() },
+        );
         builder.give(Holder::User("ann"), role);
         let access = Access::new(None, None).with_roles(builder.build().expect("no rules"));
         let realms = Realms::new(vec![("".into(), Arc::new(access))]);

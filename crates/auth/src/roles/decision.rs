@@ -98,8 +98,8 @@ impl Roles {
     /// no memory.
     #[must_use]
     pub fn queue_limits(&self, client: Client<'_>) -> QueueLimits {
-        let own = self.trees(client.user).limits.queue();
-        self.trees_of_groups(client).fold(own, |all, compiled| all.merged(compiled.limits.queue()))
+        let own = self.trees(client.user).limits.queue;
+        self.trees_of_groups(client).fold(own, |all, compiled| all.merged(compiled.limits.queue))
     }
 
     /// The grants of all rules that match, in all roles that a client has.

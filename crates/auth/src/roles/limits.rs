@@ -52,10 +52,8 @@ pub struct Limits {
     pub bytes_per_sec_max: Option<u64>,
     /// How long a session is kept after its connection at most, in seconds. `None` without a limit.
     pub expiry_secs_max: Option<u32>,
-    /// The most messages that wait for a session. `None` without a limit. That of the configuration holds beside it.
-    pub queue_messages_max: Option<u32>,
-    /// The same in bytes.
-    pub queue_bytes_max: Option<u64>,
+    /// The limits for queues. Those of the configuration hold beside them.
+    pub queue: QueueLimits,
     /// The topics that the client can reach.
     pub reach: Reach,
 }
@@ -104,12 +102,6 @@ impl QueueLimits {
 }
 
 impl Limits {
-    /// The limits for queues.
-    #[must_use]
-    pub fn queue(&self) -> QueueLimits {
-        QueueLimits { messages_max: self.queue_messages_max, bytes_max: self.queue_bytes_max }
-    }
-
     /// Whether a client may have its client identifier.
     #[must_use]
     pub fn permit_client_id(&self, client: Client<'_>) -> bool {
@@ -125,8 +117,7 @@ impl Limits {
         self.messages_per_sec_max = self.messages_per_sec_max.max(other.messages_per_sec_max);
         self.bytes_per_sec_max = self.bytes_per_sec_max.max(other.bytes_per_sec_max);
         self.expiry_secs_max = self.expiry_secs_max.max(other.expiry_secs_max);
-        self.queue_messages_max = self.queue_messages_max.max(other.queue_messages_max);
-        self.queue_bytes_max = self.queue_bytes_max.max(other.queue_bytes_max);
+        self.queue = self.queue.merged(other.queue);
         self.reach.merge(&other.reach);
     }
 
@@ -201,8 +192,7 @@ mod tests {
             messages_per_sec_max: Some(7),
             bytes_per_sec_max: None,
             expiry_secs_max: Some(5),
-            queue_messages_max: Some(3),
-            queue_bytes_max: Some(2),
+            queue: QueueLimits { messages_max: Some(3), bytes_max: Some(2) },
             reach: Reach::Whole,
         };
         let other = Limits {
@@ -211,8 +201,7 @@ mod tests {
             messages_per_sec_max: Some(6),
             bytes_per_sec_max: Some(8),
             expiry_secs_max: Some(9),
-            queue_messages_max: Some(4),
-            queue_bytes_max: None,
+            queue: QueueLimits { messages_max: Some(4), bytes_max: None },
             reach: below("a/"),
         };
         let mut all = Limits::default();
@@ -222,7 +211,7 @@ mod tests {
         assert!(!all.permit_client_id(client("c")) && Limits::default().permit_client_id(client("c")));
         assert_eq!((all.connections_max, all.expiry_secs_max), (Some(3), Some(9)));
         assert_eq!((all.messages_per_sec_max, all.bytes_per_sec_max), (Some(7), Some(8)));
-        assert_eq!((all.queue_messages_max, all.queue_bytes_max), (Some(4), Some(2)));
+        assert_eq!(all.queue, QueueLimits { messages_max: Some(4), bytes_max: Some(2) });
         assert_eq!(all.topic_prefix_of(None), Ok(Some("a/".into())));
         all.merge(&all.clone());
         assert_eq!(all.topic_prefix_of(None), Ok(Some("a/".into())));

@@ -49,33 +49,34 @@ impl Arena {
 
     /// Sends a CONNECT from each of 100 addresses, with the name and the password of its number, and takes this time for it or
     /// longer. Nobody waits for the answers. Where the server is not at 127.0.0.1, all come from one address.
-    ///
-    /// # Errors
-    /// If the server cannot be reached, or lets one of them in.
     fn guess_within(&mut self, time: Duration, of: impl Fn(u64) -> (String, String)) -> io::Result<()> {
         let due = Instant::now() + time;
         for address in 1..=GUESSERS {
-            let number = self.next();
-            let (user, password) = of(number);
-            let opening = Opening {
-                credentials: Some(Credentials { user: &user, password: &password }),
-                ..Opening::default()
-            };
             let from =
                 (self.address.ip() == Ipv4Addr::LOCALHOST).then_some(Ipv4Addr::new(127, 1, 0, address));
             let mut peer = Peer::open_from(from.map(IpAddr::V4), self.address)?;
-            peer.send(&packets::connect(&format!("{ROOT}-{number}"), opening))?;
+            let number = self.next();
+            peer.send(&guess(number, &of(number)))?;
             self.peers.push(peer);
         }
         let surplus = self.peers.len().saturating_sub(GUESSING_MAX);
         self.peers.drain(..surplus);
-        // Whoever has been let in stays connected, and is among the oldest.
-        let answered = self.peers.iter_mut().take(usize::from(GUESSERS));
-        if answered.map(Peer::arrived).any(|answer| packets::accepted(answer).is_ok()) {
-            return Err(io::Error::other("the server lets a client with a wrong password in"));
-        }
         thread::sleep(due.saturating_duration_since(Instant::now()));
         Ok(())
+    }
+
+    /// Waits for the answer to one guess.
+    ///
+    /// # Errors
+    /// If the server lets the client in: there is nothing to guess then.
+    fn guess_once(&mut self, of: impl Fn(u64) -> (String, String)) -> io::Result<()> {
+        let number = self.next();
+        let mut peer = Peer::open(self.address)?;
+        peer.send(&guess(number, &of(number)))?;
+        match packets::accepted(&peer.wait_for(packets::CONNACK)?) {
+            Ok(()) => Err(io::Error::other("the server lets a client with a wrong password in")),
+            Err(_) => Ok(()),
+        }
     }
 
     /// A count of the long form, or what is left of it in the short one.
@@ -447,14 +448,14 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "wrong-passwords",
         what: "Up to 10,000 wrong passwords a second, from 100 addresses, for the user of the innocent clients.",
-        prepare: |_| Ok(()),
-        strike: wrong_passwords,
+        prepare: |arena| arena.guess_once(wrong_password_of(arena.user.clone())),
+        strike: |arena| arena.guess_within(Duration::from_millis(10), wrong_password_of(arena.user.clone())),
     },
     Attack {
         name: "strangers",
         what: "500 users a second whom nobody knows, from 100 addresses. They wait for their answers.",
-        prepare: |_| Ok(()),
-        strike: strangers,
+        prepare: |arena| arena.guess_once(stranger),
+        strike: |arena| arena.guess_within(Duration::from_millis(200), stranger),
     },
     Attack {
         name: "takeovers",
@@ -542,13 +543,20 @@ const GUESSERS: u8 = 100;
 /// Connections of clients that guess, at a time. The oldest are closed.
 const GUESSING_MAX: usize = 3_000;
 
-fn wrong_passwords(arena: &mut Arena) -> io::Result<()> {
-    let user = arena.user.clone();
-    arena.guess_within(Duration::from_millis(10), |number| (user.clone(), format!("no {number}")))
+/// The CONNECT with this number, with a name and a password.
+fn guess(number: u64, (user, password): &(String, String)) -> Vec<u8> {
+    let credentials = Some(Credentials { user, password });
+    packets::connect(&format!("{ROOT}-{number}"), Opening { credentials, ..Opening::default() })
 }
 
-fn strangers(arena: &mut Arena) -> io::Result<()> {
-    arena.guess_within(Duration::from_millis(200), |number| (format!("stranger-{number}"), "pond".to_owned()))
+/// Wrong passwords for one user.
+fn wrong_password_of(user: String) -> impl Fn(u64) -> (String, String) {
+    move |number| (user.clone(), format!("no {number}"))
+}
+
+/// A user whom nobody knows.
+fn stranger(number: u64) -> (String, String) {
+    (format!("stranger-{number}"), "pond".to_owned())
 }
 
 fn join_groups(arena: &mut Arena, groups: usize) -> io::Result<()> {

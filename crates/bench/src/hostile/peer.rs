@@ -113,16 +113,6 @@ impl Peer {
         is_open && self.stream.set_nonblocking(false).is_ok()
     }
 
-    /// The bytes that have arrived and that nobody has read, without waiting for more.
-    pub(super) fn arrived(&mut self) -> &[u8] {
-        if self.stream.set_nonblocking(true).is_ok() {
-            // The server may have ended the connection.
-            let _ = self.read();
-            let _ = self.stream.set_nonblocking(false);
-        }
-        &self.received
-    }
-
     /// Sends as much as the system takes at once, without waiting for the server.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         if self.stream.set_nonblocking(true).is_ok() {

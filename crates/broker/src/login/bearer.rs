@@ -1,5 +1,5 @@
-//! Clients for whom somebody else vouches, by a token, by an answer, or as their system: let in under the name in it, and disconnected when it
-//! expires.
+//! Clients for whom somebody else vouches, by a token, by an answer, or as their system: let in under the name in it, and
+//! disconnected when it expires.
 
 use std::sync::Arc;
 

@@ -60,7 +60,10 @@ fn a_burst_to_a_client_that_reads_meets_no_bound_of_roles() {
     let role = builder.role("role");
     OPEN.iter()
         .for_each(|(kind, filter, permit)| builder.rule(role, *kind, filter, *permit, 1).expect("a filter"));
-    builder.limit(role, Limits { queue_messages_max: Some(100), ..Limits::default() });
+    builder.limit(
+        role,
+        Limits { queue: auth::QueueLimits { messages_max: Some(100), bytes_max: None }, ..Limits::default() },
+    );
     builder.give(Holder::Anonymous, role);
     let access = Arc::new(Access::new(None, None).with_roles(builder.build().expect("few rules")));
     for shards in [1, 2] {
@@ -483,7 +486,12 @@ fn rules_hold_for_the_clients_of_their_listener() {
 /// The bound of the configuration is higher, and holds for others.
 #[test]
 fn messages_behind_a_window_have_the_bound_of_roles() {
-    let limits = |most| limited_and_open(Limits { queue_messages_max: most, ..Limits::default() });
+    let limits = |most| {
+        limited_and_open(Limits {
+            queue: auth::QueueLimits { messages_max: most, bytes_max: None },
+            ..Limits::default()
+        })
+    };
     let mut world = World::new(1);
     world.replace_realms(limits(Some(3)));
     let publisher = world.connect(0, Version::V5, "publisher");

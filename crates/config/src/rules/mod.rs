@@ -6,7 +6,8 @@ mod table;
 use std::collections::BTreeMap;
 
 use auth::{
-    Holder, IdPattern, Limits, Permit, Reach, RoleId, Roles, RolesBuilder, RolesError, RuleKind, TopicPrefix,
+    Holder, IdPattern, Limits, Permit, QueueLimits, Reach, RoleId, Roles, RolesBuilder, RolesError, RuleKind,
+    TopicPrefix,
 };
 use toml::de::DeTable;
 use wire::Qos;
@@ -170,8 +171,10 @@ impl<'a> File<'a, '_> {
         let messages_per_sec_max = self.at_least_one("messages_per_second", entry);
         let bytes_per_sec_max = entry.size("bytes_per_second", self.mistakes);
         let expiry_secs_max = entry.seconds("expiry_max", self.mistakes);
-        let queue_messages_max = self.at_least_one("queue_messages", entry);
-        let queue_bytes_max = self.queue_bytes(entry);
+        let queue = QueueLimits {
+            messages_max: self.at_least_one("queue_messages", entry),
+            bytes_max: self.queue_bytes(entry),
+        };
         let topic_prefix = self.topic_prefix(role, entry);
         let limits = Limits {
             client_ids,
@@ -179,8 +182,7 @@ impl<'a> File<'a, '_> {
             messages_per_sec_max,
             bytes_per_sec_max,
             expiry_secs_max,
-            queue_messages_max,
-            queue_bytes_max,
+            queue,
             reach: topic_prefix.map_or(Reach::Whole, Reach::Below),
         };
         self.builder.limit(role, limits);

@@ -17,7 +17,8 @@ fn realms(messages: Option<u32>, bytes: Option<u64>) -> Realms {
     for kind in [RuleKind::Publish, RuleKind::Subscribe, RuleKind::Receive] {
         builder.rule(open, kind, "#", Some(Permit::ALL), 1).expect("a filter");
     }
-    let limits = Limits { queue_messages_max: messages, queue_bytes_max: bytes, ..Limits::default() };
+    let limits =
+        Limits { queue: auth::QueueLimits { messages_max: messages, bytes_max: bytes }, ..Limits::default() };
     builder.limit(small, limits);
     [Holder::EveryUser, Holder::Anonymous].into_iter().for_each(|holder| builder.give(holder, open));
     builder.give(Holder::User("ann"), small);

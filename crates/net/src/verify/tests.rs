@@ -85,7 +85,10 @@ fn a_thread_leaves_suspects_alone() {
     desk.submit(3, "192.0.2.2", RIGHT);
     assert_eq!(desk.0.next((Work::Computing, false)).expect("one waits").connection.slot, 3);
     let waiting = desk.0.lock();
-    assert!(waiting.lines[0].first.is_empty() && !waiting.lines[0].suspect.is_empty());
+    assert!(
+        waiting.lines[Work::Computing as usize].first.is_empty()
+            && !waiting.lines[Work::Computing as usize].suspect.is_empty()
+    );
 }
 
 #[test]
@@ -222,7 +225,10 @@ fn questions_wait_in_lines_of_their_own() {
     // Nobody has asked the service yet.
     assert_eq!(desk.submit(20, "192.0.2.2", RIGHT), []);
     assert_eq!(desk.next(), (20, Checked::Right));
-    assert!(desk.0.lock().lines[0].is_empty() && !desk.0.lock().lines[1].is_empty());
+    assert!(
+        desk.0.lock().lines[Work::Computing as usize].is_empty()
+            && !desk.0.lock().lines[Work::Asking as usize].is_empty()
+    );
     assert!(matches!(desk.ask_next(0), (0, Checked::Bearer(_))));
     // Those that have waited too long are refused without a question.
     let answers = desk.sort(PATIENCE_MS + 1);
