@@ -10,6 +10,7 @@
 
 mod clock;
 mod control;
+mod courtesy;
 mod inbox;
 mod ledger;
 mod listener;

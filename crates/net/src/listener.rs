@@ -24,7 +24,7 @@ use crate::unix::{self, SocketFile, UnixSocket};
 /// Default number of connections that the kernel has accepted and the broker has not.
 pub const BACKLOG: i32 = 4096;
 /// At most this many are taken in one turn, so that a storm of connects does not delay others.
-const ACCEPTS_PER_TURN: usize = 32;
+const ACCEPTS_PER_TURN: usize = 16;
 /// When accepting fails, for lack of descriptors or for whatever reason, it waits this long; without the
 /// wait it would spin.
 const PAUSE_MS: u64 = 250;

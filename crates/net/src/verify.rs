@@ -15,17 +15,21 @@
 use std::io;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
 use std::time::Duration;
 
 use auth::{Attempts, Check, Checked, Origin, Remembered, RememberedAnswers, Unchecked, Workspace};
 use base::{ConnectionId, ShardId};
-use turn::{Note, Peer};
+use turn::Note;
 
 use crate::Ended;
 use crate::clock::Clock;
+use crate::courtesy::Courtesy;
 use crate::slice;
 use crate::switchboard::Switchboard;
-use turns::{Job, Turns};
+
+pub(crate) use turns::Job;
+use turns::Turns;
 
 mod turns;
 
@@ -40,7 +44,7 @@ const PATIENCE_MS: u64 = 5_000;
 /// Time after which the clerk looks for such passwords again.
 const LOOK_MS: u64 = 500;
 /// Passwords that the clerk takes at a time.
-const TAKEN_TOGETHER: usize = 64;
+const TAKEN_TOGETHER: usize = 16;
 
 /// The threads, and the passwords that wait for them.
 pub(crate) struct Verifier {
@@ -246,23 +250,14 @@ impl Verifier {
         self.has_unknown.notify_all();
     }
 
-    /// Puts a password in line.
-    pub(crate) fn submit(
-        &self,
-        now_ms: u64,
-        (shard, connection): (ShardId, ConnectionId),
-        peer: &Peer,
-        check: Check,
-    ) {
-        let origin = match peer {
-            Peer::Inet(address) => Some(Origin::from(address.ip())),
-            Peer::Process { uid, .. } => Some(Origin::of_process(*uid)),
-            _ => None,
-        };
-        let job = Job { shard, connection, origin, check, came_ms: now_ms };
+    /// Puts the passwords of a turn in line.
+    pub(crate) fn submit(&self, jobs: &mut Vec<Job>) {
+        if jobs.is_empty() {
+            return;
+        }
         let mut waiting = self.lock();
         let Waiting { come, displaced, .. } = &mut *waiting;
-        come.push(job, displaced);
+        jobs.drain(..).for_each(|job| come.push(job, displaced));
         drop(waiting);
         self.has_come.notify_one();
     }
@@ -339,16 +334,21 @@ impl Verifier {
     }
 
     fn run(&self, work: (Work, bool), to: &Weak<Switchboard>, clock: &Clock) {
-        if work.0 == Work::Computing {
-            slice::give_way();
-        }
+        slice::give_way();
+        // The signals would interrupt threads that wait for a server.
+        let courtesy = (work.0 == Work::Computing).then(Courtesy::begin);
         let mut workspace = Workspace::default();
         while let Some(job) = self.next(work) {
             let now = (clock.current_ms(), clock.current_unix_secs());
+            let computation = courtesy.as_ref().map(Courtesy::compute);
             let checked = self.check(&job, now, &mut workspace);
+            drop(computation);
             if !post(to, [(job.shard, job.connection, checked)]) {
                 return;
             }
+            // A shard that the outcome has woken may otherwise wait until nothing is left to do here, or for the system's
+            // next tick.
+            thread::yield_now();
         }
     }
 

@@ -8,6 +8,8 @@ use auth::{
     Voucher,
 };
 
+use turn::Peer;
+
 use super::*;
 
 fn users() -> Users {
@@ -39,7 +41,7 @@ impl Desk {
     fn submit_check(&self, slot: u32, address: &str, check: Check, now_ms: u64) -> Vec<(u32, Checked)> {
         let peer = Peer::from(std::net::SocketAddr::new(address.parse().expect("an address"), 1));
         let connection = ConnectionId { slot, generation: 0 };
-        self.0.submit(now_ms, (ShardId::new(0), connection), &peer, check);
+        self.0.submit(&mut vec![Job::new(now_ms, (ShardId::new(0), connection), &peer, check)]);
         self.sort(now_ms)
     }
 
@@ -142,7 +144,7 @@ fn made_up_tokens_are_guesses_and_others_are_none() {
         let peer = Peer::from(std::net::SocketAddr::from(([192, 0, 2, 1], 1)));
         let connection = ConnectionId { slot, generation: 0 };
         let check = TokenCheck::new(&tokens, token.as_bytes(), None);
-        desk.0.submit(0, (ShardId::new(0), connection), &peer, Check::Token(check));
+        desk.0.submit(&mut vec![Job::new(0, (ShardId::new(0), connection), &peer, Check::Token(check))]);
         desk.sort(0)
     };
     for slot in 0..1_000 {
@@ -176,7 +178,8 @@ fn processes_of_one_user_of_this_machine_are_one_origin() {
     let submit = |slot, uid, password: &[u8]| {
         let peer = Peer::Process { uid: Some(uid), pid: Some(slot) };
         let connection = ConnectionId { slot, generation: 0 };
-        desk.0.submit(0, (ShardId::new(0), connection), &peer, users().check("frog", password).into());
+        let check = users().check("frog", password).into();
+        desk.0.submit(&mut vec![Job::new(0, (ShardId::new(0), connection), &peer, check)]);
         desk.sort(0)
     };
     for slot in 0..30 {

@@ -4,13 +4,14 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use auth::{Check, Origin};
 use base::{ConnectionId, ShardId};
+use turn::Peer;
 
 /// Number of waiting passwords from which the newest goes first. Two threads need more than half a second for so many, and
 /// whoever waits for seconds gives up: the oldest first would then serve nobody in time.
 const OVERLOAD: usize = 64;
 
 /// A password that waits.
-pub(super) struct Job {
+pub(crate) struct Job {
     pub(super) shard: ShardId,
     pub(super) connection: ConnectionId,
     /// Address of the client; `None` in a simulated network.
@@ -18,6 +19,18 @@ pub(super) struct Job {
     pub(super) check: Check,
     /// Time when it came, on the monotonic clock.
     pub(super) came_ms: u64,
+}
+
+impl Job {
+    /// A password that comes from a connection at this time, on the monotonic clock.
+    pub(crate) fn new(came_ms: u64, from: (ShardId, ConnectionId), peer: &Peer, check: Check) -> Self {
+        let origin = match peer {
+            Peer::Inet(address) => Some(Origin::from(address.ip())),
+            Peer::Process { uid, .. } => Some(Origin::of_process(*uid)),
+            _ => None,
+        };
+        Self { shard: from.0, connection: from.1, origin, check, came_ms }
+    }
 }
 
 type Key = Option<Origin>;
