@@ -32,26 +32,19 @@ mod linux {
     /// A timer of the kernel that sends signals to one thread.
     struct Timer(libc::c_int);
 
-    /// A computation, which ends when this is dropped.
-    pub(crate) struct Computation<'a>(Option<&'a Timer>);
-
     impl Courtesy {
         /// A timer for this thread, which is stopped.
         pub(crate) fn begin() -> Self {
             Self { timer: has_handler().then(Timer::new).flatten(), stays: PhantomData }
         }
 
-        /// Until the returned value is dropped, this thread gives the processor back again and again.
-        pub(crate) fn compute(&self) -> Computation<'_> {
-            let timer = self.timer.as_ref();
-            timer.inspect(|timer| timer.set(INTERVAL_NS));
-            Computation(timer)
-        }
-    }
-
-    impl Drop for Computation<'_> {
-        fn drop(&mut self) {
-            self.0.inspect(|timer| timer.set(0));
+        /// Computes, and gives the processor back again and again meanwhile.
+        pub(crate) fn compute<T>(&self, computation: impl FnOnce() -> T) -> T {
+            let Some(timer) = &self.timer else { return computation() };
+            timer.set(INTERVAL_NS);
+            let outcome = computation();
+            timer.set(0);
+            outcome
         }
     }
 
@@ -158,12 +151,13 @@ mod linux {
         fn a_thread_gives_the_processor_back_while_it_computes() {
             let thread = thread::spawn(|| {
                 let courtesy = Courtesy::begin();
+                let timer = courtesy.timer.as_ref().expect("a timer");
                 for _ in 0..2 {
-                    let computation = courtesy.compute();
-                    assert!(is_interrupted());
-                    assert_ne!(courtesy.timer.as_ref().expect("a timer").remaining_ns(), 0);
-                    drop(computation);
-                    assert_eq!(courtesy.timer.as_ref().expect("a timer").remaining_ns(), 0, "it has stopped");
+                    courtesy.compute(|| {
+                        assert!(is_interrupted());
+                        assert_ne!(timer.remaining_ns(), 0);
+                    });
+                    assert_eq!(timer.remaining_ns(), 0, "it has stopped");
                 }
             });
             thread.join().expect("it does not panic");
@@ -176,16 +170,13 @@ mod others {
     /// Other systems have no such timers.
     pub(crate) struct Courtesy;
 
-    /// A computation, which ends when this is dropped.
-    pub(crate) struct Computation;
-
     impl Courtesy {
         pub(crate) fn begin() -> Self {
             Self
         }
 
-        pub(crate) fn compute(&self) -> Computation {
-            Computation
+        pub(crate) fn compute<T>(&self, computation: impl FnOnce() -> T) -> T {
+            computation()
         }
     }
 }

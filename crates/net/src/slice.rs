@@ -16,7 +16,7 @@ pub(crate) fn shorten() {
     change(|attributes| attributes.sched_runtime = SLICE_NS);
 }
 
-/// Niceness that is added for a thread that computes. Beside a thread that serves clients, it then gets about a tenth of a
+/// Niceness that is added for a thread that computes, or that asks servers about users. Beside a thread that serves clients, it then gets about a tenth of a
 /// processor, and all of a processor that nobody else needs.
 #[cfg(target_os = "linux")]
 const COMPUTING_NICENESS: i32 = 10;

@@ -43,7 +43,7 @@ const WAITING_BYTES_MAX: usize = 4 << 20;
 const PATIENCE_MS: u64 = 5_000;
 /// Time after which the clerk looks for such passwords again.
 const LOOK_MS: u64 = 500;
-/// Passwords that the clerk takes at a time.
+/// Passwords that the clerk takes at a time. A shard may send all their answers in one turn.
 const TAKEN_TOGETHER: usize = 16;
 
 /// The threads, and the passwords that wait for them.
@@ -340,9 +340,11 @@ impl Verifier {
         let mut workspace = Workspace::default();
         while let Some(job) = self.next(work) {
             let now = (clock.current_ms(), clock.current_unix_secs());
-            let computation = courtesy.as_ref().map(Courtesy::compute);
-            let checked = self.check(&job, now, &mut workspace);
-            drop(computation);
+            let mut check = || self.check(&job, now, &mut workspace);
+            let checked = match &courtesy {
+                Some(courtesy) => courtesy.compute(check),
+                None => check(),
+            };
             if !post(to, [(job.shard, job.connection, checked)]) {
                 return;
             }
