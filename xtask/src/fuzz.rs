@@ -105,7 +105,7 @@ fn run_targets(house: &House, options: &Options, log: &mut Log) -> Result<(), St
     // The search begins with the packets of the table.
     log.run(house.cargo().args(["run", "--package", "pondhawk-inputs", "--bin", "seeds"]))?;
     let targets = targets(house, options)?;
-    let programs = build(house, &targets, log)?;
+    let programs = build(house, house.cargo(), &targets, log)?;
     // Each target computes on one processor.
     let at_once = thread::available_parallelism().map_or(1, |cores| cores.get());
     let seconds = options.seconds.unwrap_or(SECONDS);
@@ -119,17 +119,24 @@ fn run_targets(house: &House, options: &Options, log: &mut Log) -> Result<(), St
     Ok(())
 }
 
-/// Builds the targets, and returns the folder of their programs.
-fn build(house: &House, targets: &[String], log: &mut Log) -> Result<PathBuf, String> {
+/// Builds all targets with this cargo.
+///
+/// # Errors
+/// If the build fails.
+pub(crate) fn build_all(house: &House, cargo: Command, log: &mut Log) -> Result<(), String> {
+    build(house, cargo, &targets(house, &Options::default())?, log).map(drop)
+}
+
+/// Builds the targets with this cargo, and returns the folder of their programs.
+fn build(house: &House, mut cargo: Command, targets: &[String], log: &mut Log) -> Result<PathBuf, String> {
     let (host, folder) = (host(house)?, house.target().join("fuzz"));
-    let mut build = house.cargo();
-    build.args(["build", "--release", "--manifest-path", "fuzz/Cargo.toml"]);
+    cargo.args(["build", "--release", "--manifest-path", "fuzz/Cargo.toml"]);
     // Flags do not apply to build scripts if the build has a target triple.
-    build.args(["--target", &host, "--target-dir"]).arg(&folder).env("RUSTFLAGS", FLAGS);
+    cargo.args(["--target", &host, "--target-dir"]).arg(&folder).env("RUSTFLAGS", FLAGS);
     for target in targets {
-        build.args(["--bin", target]);
+        cargo.args(["--bin", target]);
     }
-    log.run(&mut build)?;
+    log.run(&mut cargo)?;
     Ok(folder.join(host).join("release"))
 }
 

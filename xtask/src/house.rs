@@ -55,7 +55,14 @@ impl House {
 
     /// Makes a cargo command that runs at the root of the workspace.
     pub(crate) fn cargo(&self) -> Command {
-        self.command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        self.command(cargo())
+    }
+
+    /// Makes a cargo command that runs at the root of the workspace, and takes what other programs leave of the processor.
+    pub(crate) fn idle_cargo(&self) -> Command {
+        let mut command = self.command("nice");
+        command.args(["-n", "19"]).arg(cargo());
+        command
     }
 
     /// Makes a command that runs at the root of the workspace.
@@ -64,4 +71,9 @@ impl House {
         command.current_dir(&self.root);
         command
     }
+}
+
+/// The cargo that runs this program.
+fn cargo() -> OsString {
+    std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }

@@ -44,26 +44,28 @@ impl Report {
         self.note(done);
     }
 
-    /// Begins a step that runs beside others, until [`finish`](Self::finish) waits for it.
+    /// Begins steps that run one after another beside others, until [`finish`](Self::finish) waits for them.
     pub(crate) fn begin<'scope>(
         &self,
-        name: &'static str,
+        steps: Vec<(&'static str, impl FnOnce(&mut Log) -> Result<(), String> + Send + 'scope)>,
         scope: &'scope Scope<'scope, '_>,
-        work: impl FnOnce(&mut Log) -> Result<(), String> + Send + 'scope,
-    ) -> ScopedJoinHandle<'scope, Done> {
+    ) -> ScopedJoinHandle<'scope, Vec<Done>> {
         let folder = self.folder.clone();
-        println!("{name:<12} goes on beside the next steps");
-        scope.spawn(move || carry_out(folder, name, work))
+        steps.iter().for_each(|(name, _)| println!("{name:<12} goes on beside the next steps"));
+        scope.spawn(move || {
+            steps.into_iter().map(|(name, work)| carry_out(folder.clone(), name, work)).collect()
+        })
     }
 
-    /// Waits for a step that runs beside others.
+    /// Waits for steps that run beside others.
     ///
     /// # Panics
-    /// If the step has panicked.
-    pub(crate) fn finish(&mut self, beside: ScopedJoinHandle<'_, Done>) {
-        let done = beside.join().expect("a step that fails returns an error");
-        println!("{:<12} {}", done.step.name, done.step.line());
-        self.note(done);
+    /// If a step has panicked.
+    pub(crate) fn finish(&mut self, beside: ScopedJoinHandle<'_, Vec<Done>>) {
+        for done in beside.join().expect("a step that fails returns an error") {
+            println!("{:<12} {}", done.step.name, done.step.line());
+            self.note(done);
+        }
     }
 
     fn note(&mut self, done: Done) {

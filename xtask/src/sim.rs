@@ -4,12 +4,20 @@ use std::process::{Command, ExitCode};
 
 use crate::house::House;
 
-/// Makes the command for the simulator, without arguments. Its profile has the speed of a release and all
-/// assertions.
+/// The simulator, in a profile that has the speed of a release and all assertions.
+const PROGRAM: &[&str] = &["--profile", "sim", "--package", "pondhawk-sim"];
+
+/// Makes the command for the simulator, without arguments.
 pub(crate) fn command(house: &House) -> Command {
     let mut command = house.cargo();
-    command.args(["run", "--quiet", "--profile", "sim", "--package", "pondhawk-sim", "--"]);
+    command.args(["run", "--quiet"]).args(PROGRAM).arg("--");
     command
+}
+
+/// Makes the command that builds the simulator with this cargo.
+pub(crate) fn build(mut cargo: Command) -> Command {
+    cargo.arg("build").args(PROGRAM);
+    cargo
 }
 
 /// Returns a seed that changes with the committed files; 0 without a repository.

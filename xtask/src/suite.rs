@@ -17,24 +17,45 @@ use crate::words;
 
 type Work = fn(&House, &mut Log) -> Result<(), String>;
 
+/// Whether the next steps wait for a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    /// The next steps wait for its end.
+    Alone,
+    /// The next steps do not wait. Steps of this pace that follow each other run one after another.
+    Beside,
+}
+
+use Pace::{Alone, Beside};
+
 /// The steps, cheap ones first. Every step runs, even if an earlier one has failed.
-const STEPS: &[(&str, Work)] = &[
-    ("format", |house, log| {
+const STEPS: &[(&str, Pace, Work)] = &[
+    ("format", Alone, |house, log| {
         log.run(house.cargo().args(["fmt", "--all", "--check"]))?;
         log.run(house.cargo().args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))
     }),
-    ("lints", |house, log| {
-        log.run(house.cargo().args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
-        // A separate check of the broker, without the features that its neighbours enable in shared libraries.
-        log.run(house.cargo().args(["check", "--package", "pondhawk"]))
+    ("lints", Alone, |house, log| {
+        log.run(house.cargo().args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))
     }),
-    ("conformance", |house, log| conformance::run(house, Aim::Check, log)),
-    ("words", words::check),
-    ("tools", tools::install),
+    ("conformance", Alone, |house, log| conformance::run(house, Aim::Check, log)),
+    ("words", Alone, words::check),
+    ("tools", Alone, tools::install),
+    ("build", Alone, |house, log| house.build(log)),
+    // The tests wait half of their time. These two steps take what the tests leave of the processor.
+    ("ahead", Beside, |house, log| {
+        log.run(&mut sim::build(house.idle_cargo()))?;
+        fuzz::build_all(house, house.idle_cargo(), log)?;
+        // A separate check of the broker, without the features that its neighbours enable in shared libraries.
+        log.run(house.idle_cargo().args(["check", "--package", "pondhawk"]))
+    }),
+    ("rustdoc", Beside, |house, log| {
+        let mut rustdoc = house.idle_cargo();
+        log.run(rustdoc.env("RUSTDOCFLAGS", "--deny warnings").args(["doc", "--workspace", "--no-deps"]))
+    }),
     // This step covers the tests of every crate, with doc tests and the check of generated pages. The step also runs
     // the real binary against real clients, in the profile that checks arithmetic, and tests architecture and
     // features.
-    ("tests", |house, log| {
+    ("tests", Alone, |house, log| {
         house.build(log)?;
         let mut tests = house.cargo();
         tests.env("PONDHAWK_BUILT", house.built()).env("PONDHAWK_TOOLS", house.tools());
@@ -43,16 +64,12 @@ const STEPS: &[(&str, Work)] = &[
         tests.env("RUST_TEST_THREADS", threads.to_string());
         log.run(tests.args(["test", "--workspace", "--no-fail-fast"]))
     }),
-    ("package", package::run_in_short),
-    ("crash", |house, log| program::CRASH.run_in_short(house, log)),
-    ("bench", bench::run_in_short),
-    ("rustdoc", |house, log| {
-        let mut rustdoc = house.cargo();
-        log.run(rustdoc.env("RUSTDOCFLAGS", "--deny warnings").args(["doc", "--workspace", "--no-deps"]))
-    }),
-    // The last steps use all the time that they are given. This one runs beside the others.
-    (BESIDE, |house, log| program::SOAK.run_in_short(house, log)),
-    ("simulation", |house, log| {
+    ("package", Alone, package::run_in_short),
+    ("crash", Alone, |house, log| program::CRASH.run_in_short(house, log)),
+    ("bench", Alone, bench::run_in_short),
+    // The last steps use all the time that they are given. This one takes a fifth of a core, and about as long as they do.
+    ("soak", Beside, |house, log| program::SOAK.run_in_short(house, log)),
+    ("simulation", Alone, |house, log| {
         log.run(sim::command(house).arg("--controls"))?;
         log.run(sim::command(house).args(["--runs", "1000"]))?;
         // New seeds for every change, and the same seeds for everybody who tests that change.
@@ -64,12 +81,8 @@ const STEPS: &[(&str, Work)] = &[
         log.run(sim::command(house).args(["--only", "disk", "--runs", DISK_RUNS]))?;
         log.run(sim::command(house).args(["--only", "disk", "--seed", &seed, "--runs", FRESH_DISK_RUNS]))
     }),
-    ("fuzz", |house, log| fuzz::run(house, &fuzz::Options::default(), log)),
+    ("fuzz", Alone, |house, log| fuzz::run(house, &fuzz::Options::default(), log)),
 ];
-
-/// The step that runs beside the later ones. The step takes five minutes and a fifth of a core. The later steps use the
-/// processor all the time, and take about as long.
-const BESIDE: &str = "soak";
 
 /// Number of new seeds, which take about half a minute.
 const FRESH_RUNS: &str = "1000";
@@ -87,24 +100,24 @@ const FRESH_DISK_RUNS: &str = "200";
 /// # Errors
 /// If there is no step with one of the names.
 pub(crate) fn run(house: &House, names: &[String], report: &mut Report) -> Result<(), String> {
-    if let Some(unknown) = names.iter().find(|name| STEPS.iter().all(|(step, _)| step != name)) {
-        let known: Vec<&str> = STEPS.iter().map(|(step, _)| *step).collect();
+    if let Some(unknown) = names.iter().find(|name| STEPS.iter().all(|(step, ..)| step != name)) {
+        let known: Vec<&str> = STEPS.iter().map(|(step, ..)| *step).collect();
         return Err(format!("there is no step `{unknown}`; there are: {}", known.join(", ")));
     }
     let is_wanted = |step: &str| names.is_empty() || names.iter().any(|name| name == step);
-    let steps: Vec<_> = STEPS.iter().filter(|(step, _)| is_wanted(step)).collect();
+    let steps: Vec<_> = STEPS.iter().filter(|(step, ..)| is_wanted(step)).collect();
+    let rows: Vec<_> = steps.chunk_by(|(_, one, _), (_, other, _)| one == other).collect();
     thread::scope(|scope| {
-        let mut beside = None;
-        for (at, (name, work)) in steps.iter().enumerate() {
-            if *name == BESIDE && at + 1 < steps.len() {
-                beside = Some(report.begin(name, scope, |log| work(house, log)));
+        let mut beside = Vec::new();
+        for (at, row) in rows.iter().enumerate() {
+            let steps = row.iter().map(|(name, _, work)| (*name, move |log: &mut Log| work(house, log)));
+            if row[0].1 == Beside && at + 1 < rows.len() {
+                beside.push(report.begin(steps.collect(), scope));
             } else {
-                report.step(name, |log| work(house, log));
+                steps.for_each(|(name, work)| report.step(name, work));
             }
         }
-        if let Some(beside) = beside {
-            report.finish(beside);
-        }
+        beside.into_iter().for_each(|steps| report.finish(steps));
     });
     Ok(())
 }

@@ -273,7 +273,11 @@ impl Host for Hands {
         peer: &Peer,
         check: Check,
     ) -> Result<(), Unchecked> {
-        self.unverified.push(Job::new(now_ms, (self.shard, connection), peer, check));
+        let job = Job::new(now_ms, (self.shard, connection), peer, check);
+        if self.workers.verifier.refuses(&job) {
+            return Err(Unchecked::Guessing);
+        }
+        self.unverified.push(job);
         Ok(())
     }
 

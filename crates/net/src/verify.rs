@@ -1,6 +1,7 @@
 //! Threads that check passwords. A check takes milliseconds on purpose, so no shard may wait for it.
 //!
-//! A password passes two desks. The clerk, one thread, asks whether the password was right before, which takes
+//! A shard refuses what an address guesses once it has no attempts left, so that a flood of guesses wakes no other thread. All
+//! other passwords pass two desks. The clerk, one thread, asks whether the password was right before, which takes
 //! microseconds: limits and guessing delay no client that has logged in before. The others wait in two lines for the
 //! threads that check, the passwords of suspect addresses behind all others. One of these threads leaves suspects alone,
 //! so that another client waits for no guess.
@@ -41,6 +42,8 @@ const SUSPECT_MAX: usize = 256;
 const WAITING_BYTES_MAX: usize = 4 << 20;
 /// A password that has waited this long is not checked any more: its client has most likely given up.
 const PATIENCE_MS: u64 = 5_000;
+/// Maximum memory of a check whose password a shard digests itself, in bytes. A digest of so few takes about a microsecond.
+const SHORT_BYTES: usize = 1_024;
 /// Time after which the clerk looks for such passwords again.
 const LOOK_MS: u64 = 500;
 /// Passwords that the clerk takes at a time. A shard may send all their answers in one turn.
@@ -248,6 +251,27 @@ impl Verifier {
         self.lock().is_over = true;
         self.has_come.notify_all();
         self.has_unknown.notify_all();
+    }
+
+    /// Whether a password is refused at once: its address has no attempts left, and it was not right before. Waits for no lock.
+    /// The clerk decides about passwords for which that takes longer.
+    pub(crate) fn refuses(&self, job: &Job) -> bool {
+        let Some(origin) = job.origin else { return false };
+        if Work::of(&job.check) != Work::Computing || job.check.size_bytes() > SHORT_BYTES {
+            return false;
+        }
+        let may_try = |waiting: MutexGuard<'_, Waiting>| {
+            waiting.attempts.may_try(origin, job.check.number(), job.came_ms)
+        };
+        if self.waiting.try_lock().map_or(true, may_try) {
+            return false;
+        }
+        match &job.check {
+            Check::Password(check) => {
+                self.remembered.try_lock().is_ok_and(|memory| !memory.computed.has(check))
+            }
+            _ => true,
+        }
     }
 
     /// Puts the passwords of a turn in line.

@@ -39,9 +39,7 @@ impl Desk {
     }
 
     fn submit_check(&self, slot: u32, address: &str, check: Check, now_ms: u64) -> Vec<(u32, Checked)> {
-        let peer = Peer::from(std::net::SocketAddr::new(address.parse().expect("an address"), 1));
-        let connection = ConnectionId { slot, generation: 0 };
-        self.0.submit(&mut vec![Job::new(now_ms, (ShardId::new(0), connection), &peer, check)]);
+        self.0.submit(&mut vec![job(slot, address, check, now_ms)]);
         self.sort(now_ms)
     }
 
@@ -59,6 +57,11 @@ impl Desk {
         let job = self.0.next((work, true)).expect("one waits");
         (job.connection.slot, self.0.check(&job, (now_ms, 0), &mut Workspace::default()))
     }
+}
+
+fn job(slot: u32, address: &str, check: Check, now_ms: u64) -> Job {
+    let peer = Peer::from(std::net::SocketAddr::new(address.parse().expect("an address"), 1));
+    Job::new(now_ms, (ShardId::new(0), ConnectionId { slot, generation: 0 }), &peer, check)
 }
 
 const RIGHT: (&str, &[u8]) = ("frog", b"right");
@@ -106,6 +109,32 @@ fn a_password_that_was_right_before_passes_all_limits_and_lines() {
     let addresses = (0..5_000_u32).map(|number| std::net::Ipv4Addr::from_bits(number).to_string());
     addresses.for_each(|address| drop(desk.submit(32, &address, WRONG)));
     assert_eq!(desk.submit(33, "192.0.2.1", RIGHT).last(), Some(&(33, Checked::Right)));
+}
+
+#[test]
+fn a_shard_refuses_guesses_itself_unless_it_had_to_wait_for_that() {
+    let desk = Desk::new();
+    let refuses = |address, (user, password): (&str, &[u8])| {
+        desk.0.refuses(&job(99, address, users().check(user, password).into(), 0))
+    };
+    let origin = std::net::IpAddr::from([192, 0, 2, 1]).into();
+    let frog = Check::from(users().check(WRONG.0, WRONG.1)).number();
+    desk.submit(0, "192.0.2.1", ("toad", b"right"));
+    assert_eq!(desk.next(), (0, Checked::Right));
+    for slot in 1..=300 {
+        assert_eq!(refuses("192.0.2.1", WRONG), slot > 30, "wrong password number {slot}");
+        desk.0.lock().was_wrong(origin, frog, 0);
+    }
+    assert!(!refuses("192.0.2.1", ("toad", b"right")), "it was right before");
+    assert!(refuses("192.0.2.1", ("toad", b"wrong")) && !refuses("192.0.2.2", WRONG));
+    assert!(!refuses("192.0.2.1", ("frog", &[b'x'; SHORT_BYTES])), "the clerk digests it");
+    let waiting = desk.0.lock();
+    assert!(!refuses("192.0.2.1", WRONG), "another thread uses the table of attempts");
+    drop(waiting);
+    let memory = desk.0.memory();
+    assert!(!refuses("192.0.2.1", WRONG), "another thread uses the passwords that were right");
+    drop(memory);
+    assert!(refuses("192.0.2.1", WRONG));
 }
 
 #[test]
