@@ -38,6 +38,18 @@ fn a_good_file_is_printed_with_all_its_defaults_and_is_good_again() {
 }
 
 #[test]
+fn check_takes_its_file_as_other_commands_do_too() {
+    let outputs =
+        [&["check", "/dev/stdin"][..], &["check", "-c", "/dev/stdin"], &["check", "--config", "/dev/stdin"]]
+            .map(|arguments| pondhawk(arguments, "shards = 3\n"));
+    assert!(outputs.iter().all(|output| output.status.success() && output.stdout == outputs[0].stdout));
+    for arguments in [&["check"][..], &["check", "a.toml", "-c", "b.toml"]] {
+        let said = String::from_utf8(pondhawk(arguments, "").stderr).unwrap();
+        assert!(said.contains("FILE"), "{said}");
+    }
+}
+
+#[test]
 fn a_bad_file_is_refused_with_every_error_at_its_place() {
     let (is_good, printed, said) = check("shard = 3\n[limits]\nkeep_alive = 60\n");
     assert!(!is_good && printed.is_empty(), "{printed}");

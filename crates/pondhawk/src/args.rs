@@ -1,7 +1,7 @@
 //! The command line. Flags have the same letters as Mosquitto's, where Mosquitto has such a flag.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use auth::Scheme;
@@ -61,10 +61,7 @@ pub(crate) enum Command {
     /// errors, prints the complete configuration for this machine, again as a file, and exits with 0. For a file of
     /// Mosquitto, prints the same configuration in TOML, with a remark on each line whose meaning changes.
     #[command(after_long_help = keys())]
-    Check {
-        /// Configuration file to check
-        file: PathBuf,
-    },
+    Check(CheckArguments),
     /// Show where each value of the configuration comes from, and explain keys
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -380,6 +377,23 @@ pub(crate) enum JournalCommand {
         /// Target: a directory that is empty or does not exist yet
         to: PathBuf,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CheckArguments {
+    /// Configuration file to check
+    #[arg(required_unless_present = "config")]
+    file: Option<PathBuf>,
+    /// The same file, as other commands take it
+    #[arg(short, long, value_name = "FILE", conflicts_with = "file")]
+    config: Option<PathBuf>,
+}
+
+impl CheckArguments {
+    /// The configuration file to check.
+    pub(crate) fn file(&self) -> &Path {
+        self.file.as_deref().or(self.config.as_deref()).expect("the parser asks for one of both")
+    }
 }
 
 #[derive(Debug, Args)]
