@@ -108,11 +108,12 @@ pub(crate) fn run(house: &House, names: &[String], report: &mut Report) -> Resul
     let steps: Vec<_> = STEPS.iter().filter(|(step, ..)| is_wanted(step)).collect();
     let rows: Vec<_> = steps.chunk_by(|(_, one, _), (_, other, _)| one == other).collect();
     thread::scope(|scope| {
-        let mut beside = Vec::new();
+        let mut beside = None;
         for (at, row) in rows.iter().enumerate() {
             let steps = row.iter().map(|(name, _, work)| (*name, move |log: &mut Log| work(house, log)));
             if row[0].1 == Beside && at + 1 < rows.len() {
-                beside.push(report.begin(steps.collect(), scope));
+                beside.take().into_iter().for_each(|steps| report.finish(steps));
+                beside = Some(report.begin(steps.collect(), scope));
             } else {
                 steps.for_each(|(name, work)| report.step(name, work));
             }
