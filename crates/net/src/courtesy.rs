@@ -1,12 +1,13 @@
 //! Threads that compute for milliseconds, beside threads that serve clients.
 //!
-//! Such a thread has a low priority ([`slice::give_way`](crate::slice::give_way)), and gives the processor back every
-//! 0.2 ms. The low priority is not enough, because Linux rarely interrupts a thread between two ticks of its clock, which
+//! Such a thread has a low priority ([`slice::give_way`](crate::slice::give_way)), and gives the processor back when it has
+//! had it for 0.2 ms. The low priority is not enough, because Linux rarely interrupts a thread between two ticks of its clock, which
 //! are up to 10 ms apart. A shard that has just used more than its share, and that a message wakes, would wait for the next
 //! tick while a password is checked.
 //!
 //! Libraries that compute cannot be asked to pause. A timer sends a signal to the thread instead, and the handler of the
-//! signal calls `sched_yield`.
+//! signal calls `sched_yield`. Then the handler starts the timer again: a timer that went on by itself would send the next
+//! signal while the thread waits for the processor, and the thread would give it back at once, for ever.
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 pub(crate) use linux::Courtesy;
@@ -15,12 +16,18 @@ pub(crate) use others::Courtesy;
 
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod linux {
+    use std::cell::Cell;
     use std::marker::PhantomData;
     use std::sync::OnceLock;
     use std::{mem, ptr};
 
     /// Time after which a thread that computes gives the processor back.
     const INTERVAL_NS: i64 = 200_000;
+
+    thread_local! {
+        /// The timer that the handler starts again; `None` while this thread does not compute.
+        static RUNNING: Cell<Option<Timer>> = const { Cell::new(None) };
+    }
 
     /// The timer of one thread that computes. It stays on its thread.
     pub(crate) struct Courtesy {
@@ -29,7 +36,8 @@ mod linux {
         stays: PhantomData<*const ()>,
     }
 
-    /// A timer of the kernel that sends signals to one thread.
+    /// A timer of the kernel that sends signals to one thread. [`Courtesy`] owns it.
+    #[derive(Clone, Copy)]
     struct Timer(libc::c_int);
 
     impl Courtesy {
@@ -41,8 +49,10 @@ mod linux {
         /// Computes, and gives the processor back again and again meanwhile.
         pub(crate) fn compute<T>(&self, computation: impl FnOnce() -> T) -> T {
             let Some(timer) = &self.timer else { return computation() };
+            RUNNING.set(Some(*timer));
             timer.set(INTERVAL_NS);
             let outcome = computation();
+            RUNNING.set(None);
             timer.set(0);
             outcome
         }
@@ -61,6 +71,10 @@ mod linux {
             tests::SIGNALS.set(tests::SIGNALS.get() + 1);
             // SAFETY: the call has no arguments, may be used in handlers, and never fails on Linux, so that `errno` stays.
             unsafe { libc::sched_yield() };
+            // A value of this thread that needs neither a start nor an end: to read it is safe in a handler.
+            if let Some(timer) = RUNNING.get() {
+                timer.set(INTERVAL_NS);
+            }
         }
         static IS_INSTALLED: OnceLock<bool> = OnceLock::new();
         *IS_INSTALLED.get_or_init(|| {
@@ -92,14 +106,15 @@ mod linux {
             (created == 0).then_some(Self(timer))
         }
 
-        /// Sends a signal after each of these intervals; none if it is zero.
+        /// Sends one signal after this time; none if it is zero. The call may be used in handlers, and does not fail as long as
+        /// the timer exists.
         #[allow(unsafe_code, reason = "timers have no safe interface")]
-        fn set(&self, interval_ns: i64) {
-            let interval = libc::timespec { tv_sec: 0, tv_nsec: interval_ns };
-            let times = libc::itimerspec { it_interval: interval, it_value: interval };
+        fn set(self, after_ns: i64) {
+            let [it_interval, it_value] = [0, after_ns].map(|tv_nsec| libc::timespec { tv_sec: 0, tv_nsec });
+            let times = libc::itimerspec { it_interval, it_value };
             let no_flags: libc::c_int = 0;
             let before: *mut libc::itimerspec = ptr::null_mut();
-            // SAFETY: the system reads `times`. The timer exists until `self` is dropped.
+            // SAFETY: the system reads `times`. The timer exists until its owner is dropped.
             unsafe { libc::syscall(libc::SYS_timer_settime, self.0, no_flags, &raw const times, before) };
         }
     }
@@ -108,20 +123,24 @@ mod linux {
     impl Timer {
         /// Time to the next signal in nanoseconds; zero if there will be none.
         #[allow(unsafe_code, reason = "timers have no safe interface")]
-        fn remaining_ns(&self) -> i64 {
+        fn remaining_ns(self) -> i64 {
             let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
             let mut times = libc::itimerspec { it_interval: none, it_value: none };
-            // SAFETY: the system writes to `times`. The timer exists until `self` is dropped.
+            // SAFETY: the system writes to `times`. The timer exists until its owner is dropped.
             unsafe { libc::syscall(libc::SYS_timer_gettime, self.0, &raw mut times) };
             times.it_value.tv_nsec
         }
     }
 
-    impl Drop for Timer {
+    impl Drop for Courtesy {
         #[allow(unsafe_code, reason = "timers have no safe interface")]
         fn drop(&mut self) {
-            // SAFETY: the timer exists, and nobody uses its number afterwards.
-            unsafe { libc::syscall(libc::SYS_timer_delete, self.0) };
+            // A computation may have panicked.
+            RUNNING.set(None);
+            if let Some(Timer(timer)) = self.timer {
+                // SAFETY: the timer exists, and nobody uses its number afterwards.
+                unsafe { libc::syscall(libc::SYS_timer_delete, timer) };
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Threads that check passwords. A check takes milliseconds on purpose, so no shard may wait for it.
 //!
-//! A shard refuses what an address guesses once it has no attempts left, so that a flood of guesses wakes no other thread. All
-//! other passwords pass two desks. The clerk, one thread, asks whether the password was right before, which takes
+//! A shard itself refuses the passwords of an address that has guessed far too often, so that a long flood of guesses wakes no
+//! other thread. All other passwords pass two desks. The clerk, one thread, asks whether the password was right before, which takes
 //! microseconds: limits and guessing delay no client that has logged in before. The others wait in two lines for the
 //! threads that check, the passwords of suspect addresses behind all others. One of these threads leaves suspects alone,
 //! so that another client waits for no guess.
@@ -42,8 +42,6 @@ const SUSPECT_MAX: usize = 256;
 const WAITING_BYTES_MAX: usize = 4 << 20;
 /// A password that has waited this long is not checked any more: its client has most likely given up.
 const PATIENCE_MS: u64 = 5_000;
-/// Maximum memory of a check whose password a shard digests itself, in bytes. A digest of so few takes about a microsecond.
-const SHORT_BYTES: usize = 1_024;
 /// Time after which the clerk looks for such passwords again.
 const LOOK_MS: u64 = 500;
 /// Passwords that the clerk takes at a time. A shard may send all their answers in one turn.
@@ -147,6 +145,12 @@ impl Waiting {
         }
     }
 
+    /// Whether a password is refused without a look at those that were right before.
+    fn are_attempts_spent(&self, job: &Job, now_ms: u64) -> bool {
+        let origin = job.origin.filter(|_| Work::of(&job.check).may_be_wrong());
+        origin.is_some_and(|origin| self.attempts.are_spent(origin, job.check.number(), now_ms))
+    }
+
     /// Puts a password that is not known in the line of its origin, or refuses it.
     fn line_up(&mut self, job: Job, now_ms: u64) -> Option<Answer> {
         let Self { lines, displaced, attempts, .. } = self;
@@ -154,6 +158,7 @@ impl Waiting {
         let Lines { first, suspect } = &mut lines[work as usize];
         match job.origin.filter(|_| work.may_be_wrong()) {
             Some(origin) if !attempts.may_try(origin, job.check.number(), now_ms) => {
+                attempts.was_unknown(origin, job.check.number(), now_ms);
                 return Some(not(&job, Unchecked::Guessing));
             }
             Some(origin) if attempts.is_suspect(origin, now_ms) => suspect.push(job, displaced),
@@ -253,25 +258,10 @@ impl Verifier {
         self.has_unknown.notify_all();
     }
 
-    /// Whether a password is refused at once: its address has no attempts left, and it was not right before. Waits for no lock.
-    /// The clerk decides about passwords for which that takes longer.
+    /// Whether a password is refused at once, because its address has guessed far too often. Waits for no lock: the clerk decides
+    /// while another thread has it.
     pub(crate) fn refuses(&self, job: &Job) -> bool {
-        let Some(origin) = job.origin else { return false };
-        if Work::of(&job.check) != Work::Computing || job.check.size_bytes() > SHORT_BYTES {
-            return false;
-        }
-        let may_try = |waiting: MutexGuard<'_, Waiting>| {
-            waiting.attempts.may_try(origin, job.check.number(), job.came_ms)
-        };
-        if self.waiting.try_lock().map_or(true, may_try) {
-            return false;
-        }
-        match &job.check {
-            Check::Password(check) => {
-                self.remembered.try_lock().is_ok_and(|memory| !memory.computed.has(check))
-            }
-            _ => true,
-        }
+        self.waiting.try_lock().is_ok_and(|waiting| waiting.are_attempts_spent(job, job.came_ms))
     }
 
     /// Puts the passwords of a turn in line.
@@ -339,8 +329,11 @@ impl Verifier {
         let mut waiting = self.lock();
         let given_up = waiting.give_up(now_ms);
         let come: Vec<Job> = std::iter::from_fn(|| waiting.come.pop()).take(TAKEN_TOGETHER).collect();
+        let (spent, come): (Vec<Job>, Vec<Job>) =
+            come.into_iter().partition(|job| waiting.are_attempts_spent(job, now_ms));
         drop(waiting);
         let mut answers: Vec<Answer> = given_up.iter().map(|job| not(job, Unchecked::Busy)).collect();
+        answers.extend(spent.iter().map(|job| not(job, Unchecked::Guessing)));
         let mut unknown = Vec::new();
         for job in come {
             match self.recall(&job.check, now) {
@@ -364,11 +357,11 @@ impl Verifier {
         let mut workspace = Workspace::default();
         while let Some(job) = self.next(work) {
             let now = (clock.current_ms(), clock.current_unix_secs());
-            let mut check = || self.check(&job, now, &mut workspace);
-            let checked = match &courtesy {
-                Some(courtesy) => courtesy.compute(check),
-                None => check(),
-            };
+            let checked = self.check(&job, now, |check, unix_secs| match &courtesy {
+                // No lock is held meanwhile: shards would wait for it while this thread has given the processor back.
+                Some(courtesy) => courtesy.compute(|| check.run_in(&mut workspace, unix_secs)),
+                None => check.run_in(&mut workspace, unix_secs),
+            });
             if !post(to, [(job.shard, job.connection, checked)]) {
                 return;
             }
@@ -393,7 +386,12 @@ impl Verifier {
         }
     }
 
-    fn check(&self, job: &Job, (now_ms, unix_secs): (u64, u64), workspace: &mut Workspace) -> Checked {
+    fn check(
+        &self,
+        job: &Job,
+        (now_ms, unix_secs): (u64, u64),
+        run: impl FnOnce(&Check, u64) -> Checked,
+    ) -> Checked {
         if now_ms.saturating_sub(job.came_ms) > PATIENCE_MS {
             return Checked::Not(Unchecked::Busy);
         }
@@ -407,7 +405,7 @@ impl Verifier {
         {
             return Checked::Not(Unchecked::Guessing);
         }
-        let checked = job.check.run_in(workspace, unix_secs);
+        let checked = run(&job.check, unix_secs);
         match (&checked, &job.check) {
             (Checked::Right, Check::Password(check)) => {
                 self.memory().computed.add(check);
