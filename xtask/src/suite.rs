@@ -41,7 +41,7 @@ const STEPS: &[(&str, Pace, Work)] = &[
     ("words", Alone, words::check),
     ("tools", Alone, tools::install),
     ("build", Alone, |house, log| house.build(log)),
-    // The tests wait half of their time. These two steps take what the tests leave of the processor.
+    // The tests often wait. These two steps take what the tests, and the steps behind them, leave of the processor.
     ("ahead", Beside, |house, log| {
         log.run(&mut sim::build(house.idle_cargo()))?;
         fuzz::build_all(house, house.idle_cargo(), log)?;

@@ -19,6 +19,7 @@ mod linux {
     use std::cell::Cell;
     use std::marker::PhantomData;
     use std::sync::OnceLock;
+    use std::sync::atomic::{Ordering, compiler_fence};
     use std::{mem, ptr};
 
     /// Time after which a thread that computes gives the processor back.
@@ -51,7 +52,10 @@ mod linux {
             let Some(timer) = &self.timer else { return computation() };
             RUNNING.set(Some(*timer));
             timer.set(INTERVAL_NS);
+            // The handler reads the value between these lines: the compiler must not set it earlier or later.
+            compiler_fence(Ordering::SeqCst);
             let outcome = computation();
+            compiler_fence(Ordering::SeqCst);
             RUNNING.set(None);
             timer.set(0);
             outcome

@@ -129,6 +129,14 @@ struct Waiting {
 /// The outcome for a connection.
 type Answer = (ShardId, ConnectionId, Checked);
 
+/// Whether the clerk compares a password with those that were right before.
+fn is_compared(check: &Check) -> bool {
+    match check {
+        Check::Password(_) | Check::Service(_) => true,
+        Check::Token(_) | Check::Scram(_) | Check::Process(_) => false,
+    }
+}
+
 fn not(job: &Job, unchecked: Unchecked) -> Answer {
     (job.shard, job.connection, Checked::Not(unchecked))
 }
@@ -145,9 +153,9 @@ impl Waiting {
         }
     }
 
-    /// Whether a password is refused without a look at those that were right before.
+    /// Whether a password is not even compared with those that were right before.
     fn are_attempts_spent(&self, job: &Job, now_ms: u64) -> bool {
-        let origin = job.origin.filter(|_| Work::of(&job.check).may_be_wrong());
+        let origin = job.origin.filter(|_| is_compared(&job.check));
         origin.is_some_and(|origin| self.attempts.are_spent(origin, job.check.number(), now_ms))
     }
 
@@ -158,7 +166,6 @@ impl Waiting {
         let Lines { first, suspect } = &mut lines[work as usize];
         match job.origin.filter(|_| work.may_be_wrong()) {
             Some(origin) if !attempts.may_try(origin, job.check.number(), now_ms) => {
-                attempts.was_unknown(origin, job.check.number(), now_ms);
                 return Some(not(&job, Unchecked::Guessing));
             }
             Some(origin) if attempts.is_suspect(origin, now_ms) => suspect.push(job, displaced),
@@ -343,7 +350,12 @@ impl Verifier {
         }
         if !unknown.is_empty() {
             let mut waiting = self.lock();
-            answers.extend(unknown.into_iter().filter_map(|job| waiting.line_up(job, now_ms)));
+            for job in unknown {
+                if let Some(origin) = job.origin.filter(|_| is_compared(&job.check)) {
+                    waiting.attempts.was_unknown(origin, job.check.number(), now_ms);
+                }
+                answers.extend(waiting.line_up(job, now_ms));
+            }
             drop(waiting);
             self.has_unknown.notify_all();
         }
