@@ -5,9 +5,11 @@ mod hostile;
 mod offline;
 mod trouble;
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
+use std::{io, process, thread};
 
 use wire::{Qos, Version};
 
@@ -19,7 +21,7 @@ use self::offline::OfflineArgs;
 use self::trouble::{RetainedFloodArgs, SharedQueueArgs, SlowConsumerArgs, StormArgs};
 use crate::error::Error;
 use crate::exchange::Quality;
-use crate::host::CpuList;
+use crate::host::{self, CpuList};
 use crate::load::{
     ChurnPlace, ChurnPlan, FloodTest, IdleTest, ManyTest, Pattern, PingtestSize, PingtestTest,
 };
@@ -100,6 +102,8 @@ pub(crate) enum BenchCommand {
     /// before. The first server passes if innocent clients keep half of their throughput, and their 99th percentile
     /// is at most three times what it was, or 5 ms. The exit status is 1 if it does not. Columns show the innocent
     /// client that suffers most. Each server needs a configuration with small limits, or takes long to reach them.
+    /// Attacks that only connect also strike a decoy in the place of the server, which refuses every client at once: the
+    /// column shows the part of the harm that this machine and the attackers do.
     Hostile(HostileArgs),
     /// The ledger alone, in this process, on one core and without a disk
     ///
@@ -151,7 +155,12 @@ pub(crate) enum BenchCommand {
     /// Speaks MQTT until a connection's first PUBLISH. From then on that connection's bytes go as they come to those
     /// that had subscribed to that PUBLISH's topic, one read of up to 64 KiB and one write per target. What it costs
     /// is what the kernel costs. Listens on 127.0.0.1 only.
-    Relay(RelayArgs),
+    Relay(OwnServerArgs),
+    /// The floor under attacks that only connect, as a server of its own: refuses every CONNECT
+    ///
+    /// Listens on 127.0.0.1 only.
+    #[command(hide = true)]
+    Decoy(OwnServerArgs),
 }
 
 #[derive(Debug, Args)]
@@ -350,7 +359,7 @@ pub(crate) struct LedgerArgs {
 
 #[derive(Debug, Args)]
 #[command(disable_version_flag = true)]
-pub(crate) struct RelayArgs {
+pub(crate) struct OwnServerArgs {
     /// Port to listen on, on 127.0.0.1
     #[arg(short, long, default_value_t = 1883)]
     pub(crate) port: u16,
@@ -360,6 +369,27 @@ pub(crate) struct RelayArgs {
     /// Ends when standard input does
     #[arg(long, hide = true)]
     pub(crate) until_stdin_closes: bool,
+}
+
+impl OwnServerArgs {
+    /// Prepares this process to be a server. Returns the address to listen on.
+    ///
+    /// # Errors
+    /// If there is no such processor, or descriptors do not suffice.
+    pub(crate) fn begin(&self) -> Result<SocketAddr, Error> {
+        host::raise_descriptor_limit(0)?;
+        if let Some(cpus) = &self.pin {
+            cpus.confine_this_thread()?;
+        }
+        if self.until_stdin_closes {
+            thread::spawn(|| {
+                // Until the end, or until it cannot be read: the same to us.
+                let _ = io::copy(&mut io::stdin(), &mut io::sink());
+                process::exit(0)
+            });
+        }
+        Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, self.port)))
+    }
 }
 
 impl LoadtestArgs {

@@ -14,6 +14,7 @@ mod args;
 mod campaign;
 mod connections;
 mod crew;
+mod decoy;
 mod durable;
 mod error;
 mod exchange;
@@ -41,14 +42,14 @@ mod stage;
 mod table;
 mod yardstick;
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::fs;
 use std::process::ExitCode;
-use std::{fs, thread};
 
 use wire::Qos;
 
-use crate::args::{BenchCommand, ComparisonArgs, RelayArgs};
+use crate::args::{BenchCommand, ComparisonArgs};
 use crate::campaign::Campaign;
+use crate::decoy::Decoy;
 use crate::interrupt::Interrupt;
 use crate::load::{Pattern, Test};
 use crate::measure::Generator;
@@ -94,7 +95,8 @@ pub fn run(args: BenchArgs, own_words: &[&str]) -> Result<ExitCode> {
         BenchCommand::SharedQueue(args) => compare(&args.test(), args.beside.comparison, own_words),
         BenchCommand::Storm(args) => compare(&args.test(), args.beside.comparison, own_words),
         BenchCommand::Hostile(args) => hostile::run(args, own_words),
-        BenchCommand::Relay(args) => relay(&args),
+        BenchCommand::Relay(args) => match Relay::bind(args.begin()?)?.run()? {},
+        BenchCommand::Decoy(args) => match Decoy::bind(args.begin()?)?.run()? {},
     }
 }
 
@@ -124,19 +126,4 @@ fn compare<T: Test>(test: &T, args: ComparisonArgs, own_words: &[&str]) -> Resul
         fs::write(&path, report.json()).map_err(Error::io(format!("write {}", path.display())))?;
     }
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-fn relay(args: &RelayArgs) -> Result<ExitCode> {
-    host::raise_descriptor_limit(0)?;
-    if let Some(cpus) = &args.pin {
-        cpus.confine_this_thread()?;
-    }
-    if args.until_stdin_closes {
-        thread::spawn(|| {
-            // Until the end, or until it cannot be read: the same to us.
-            let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-            std::process::exit(0)
-        });
-    }
-    match Relay::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, args.port)))?.run()? {}
 }

@@ -318,7 +318,11 @@ fn unsuback(unsubscribe: &Unsubscribe<'_>, version: Version) -> Vec<u8> {
     )
 }
 
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+/// A listener whose connections neither block nor wait for more bytes to send.
+///
+/// # Errors
+/// If the address is taken.
+pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;

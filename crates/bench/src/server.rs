@@ -54,6 +54,8 @@ enum Origin {
     Mosquitto,
     /// The words that this program's relay is started with, after the program itself.
     Relay(Vec<String>),
+    /// The same for another server of this program.
+    Own(Vec<String>),
 }
 
 /// A server that runs already, written `NAME=HOST:PORT[:PID]`.
@@ -111,6 +113,12 @@ impl Contender {
         matches!(self.origin, Origin::Relay(_))
     }
 
+    /// The server that refuses every client, for attacks that only connect.
+    pub(crate) fn decoy(own_words: &[&str]) -> Self {
+        let words = own_words.iter().chain(&["decoy", "--until-stdin-closes", "--port"]);
+        Self { name: "decoy".into(), origin: Origin::Own(words.map(|word| (*word).to_owned()).collect()) }
+    }
+
     /// Starts the server, confined to `cpus`, and waits until it accepts connections; or finds it running.
     ///
     /// # Errors
@@ -126,7 +134,7 @@ impl Contender {
                 started.write(&mosquitto_config(address));
                 started
             }
-            Origin::Relay(words) => Started::new(relay(words, address)?, cpus)?,
+            Origin::Relay(words) | Origin::Own(words) => Started::new(own(words, address)?, cpus)?,
         };
         started.wait_until_it_accepts(address, interrupt)?;
         let process = i32::try_from(started.child.id()).ok().map(Process::new);
@@ -298,10 +306,11 @@ fn shell(command: &str, address: SocketAddr) -> Command {
     shell
 }
 
-fn relay(words: &[String], address: SocketAddr) -> Result<Command> {
-    let mut relay = Command::new(env::current_exe().map_err(Error::io("find this program"))?);
-    relay.args(words).arg(address.port().to_string());
-    Ok(relay)
+/// A server of this program.
+fn own(words: &[String], address: SocketAddr) -> Result<Command> {
+    let mut own = Command::new(env::current_exe().map_err(Error::io("find this program"))?);
+    own.args(words).arg(address.port().to_string());
+    Ok(own)
 }
 
 /// Mosquitto, with its configuration on standard input, so that no file is left behind however this process ends.

@@ -18,6 +18,8 @@ pub(super) struct Attack {
     pub(super) name: &'static str,
     /// Actions of the attackers, in a sentence.
     pub(super) what: &'static str,
+    /// Whether the attackers only connect and are refused, so that a decoy can take the place of the server.
+    pub(super) suits_decoy: bool,
     /// Brings the attackers to where they can begin. They stay connected as long as the result lives.
     prepare: fn(&mut Arena) -> io::Result<()>,
     /// One short piece of the attack; it is repeated until the time is over.
@@ -185,6 +187,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "nothing",
         what: "No attack. The row shows how much the figures differ without one.",
+        suits_decoy: false,
         prepare: |_| Ok(()),
         strike: |_| {
             thread::sleep(Duration::from_millis(10));
@@ -194,12 +197,14 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "expiring-topics",
         what: "Retained messages under topics of 65,000 bytes that expire after a second.",
+        suits_decoy: false,
         prepare: |arena| arena.join().map(drop),
         strike: expiring_topics,
     },
     Attack {
         name: "stored-messages",
         what: "64 KiB messages at QoS 1 to a lasting session that acknowledges each.",
+        suits_decoy: false,
         prepare: |arena| {
             let subscriber = arena.join_for(3_600)?;
             subscriber.send(&packets::subscribe(1, [format!("{ROOT}/stored")], 1))?;
@@ -211,6 +216,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "replaced-value",
         what: "One retained value of 1 MB, replaced again and again.",
+        suits_decoy: false,
         prepare: |arena| arena.join().map(drop),
         strike: |arena| {
             let packet_id = packet_id(arena.next());
@@ -224,6 +230,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "cleared-nothing",
         what: "Topics of 60,000 bytes that have no retained value are cleared.",
+        suits_decoy: false,
         prepare: |arena| arena.join().map(drop),
         strike: |arena| {
             let packet_id = packet_id(arena.next());
@@ -236,12 +243,14 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "last-words",
         what: "Clients send CONNECT, SUBSCRIBE, UNSUBSCRIBE and DISCONNECT in one segment.",
+        suits_decoy: false,
         prepare: |_| Ok(()),
         strike: last_words,
     },
     Attack {
         name: "slow-acknowledger",
         what: "A lasting session subscribes to the innocent clients and acknowledges ten messages a second.",
+        suits_decoy: false,
         prepare: |arena| {
             let subscriber = arena.join_for(3_600)?;
             subscriber.send(&packets::subscribe(1, [format!("{TOPICS}/#")], 1))?;
@@ -260,6 +269,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "stuck-readers",
         what: "Fifty clients subscribe to the innocent clients and read nothing.",
+        suits_decoy: false,
         prepare: |arena| {
             for _ in 0..arena.count(50) {
                 let subscriber = arena.join()?;
@@ -273,6 +283,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "many-groups",
         what: "One client is in 100,000 groups that get what the innocent clients publish.",
+        suits_decoy: false,
         prepare: |arena| {
             let groups = arena.count(100_000);
             arena.join()?;
@@ -287,6 +298,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "left-groups",
         what: "Clients join 100,000 groups and leave them all at once.",
+        suits_decoy: false,
         prepare: |_| Ok(()),
         strike: |arena| {
             let groups = arena.count(100_000);
@@ -300,12 +312,14 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "absent-members",
         what: "A group that gets what the innocent clients publish has 10,000 members, all of them away.",
+        suits_decoy: false,
         prepare: absent_members,
         strike: rest,
     },
     Attack {
         name: "unfinished-packets",
         what: "400 clients send 620 kB of a PUBLISH of 2 MB, and nothing more.",
+        suits_decoy: false,
         prepare: |arena| {
             let unfinished = packets::unfinished_publish(&format!("{ROOT}/unfinished"), 2_000_000, 620_000);
             arena.begin_some(arena.count(400), |arena| arena.join()?.send(&unfinished))
@@ -315,6 +329,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "user-properties",
         what: "800 subscribers get PUBLISH packets with 250,000 User Properties.",
+        suits_decoy: false,
         prepare: |arena| {
             arena.join()?;
             for _ in 0..arena.count(800) {
@@ -337,6 +352,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "deep-filters",
         what: "One client subscribes to 5,000 filters of twelve levels, each with its wildcards elsewhere.",
+        suits_decoy: false,
         prepare: |arena| {
             let filters: Vec<String> = (1..=arena.count(5_000)).map(deep_filter).collect();
             let subscriber = arena.join()?;
@@ -351,6 +367,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "huge-subscribe",
         what: "SUBSCRIBE packets of nearly 2 MB, each followed by the end of the connection.",
+        suits_decoy: false,
         prepare: |_| Ok(()),
         strike: |arena| {
             let filters = (0..arena.count(90_000)).map(|at| format!("{ROOT}/filter/{at:05}"));
@@ -364,6 +381,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "unread-pings",
         what: "PINGREQ as fast as the server takes them, and no answer is read.",
+        suits_decoy: false,
         prepare: |arena| arena.join().map(drop),
         strike: |arena| {
             let pings = packets::PINGREQ.repeat(8_192);
@@ -375,6 +393,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "unreleased-messages",
         what: "QoS 2 messages that are never released, sent again and again under the same identifiers.",
+        suits_decoy: false,
         prepare: |arena| arena.join().map(drop),
         strike: |arena| {
             let number = arena.next();
@@ -392,6 +411,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "topic-aliases",
         what: "500 clients set up every topic alias that they may, each for a topic of 60,000 bytes.",
+        suits_decoy: false,
         prepare: |arena| {
             arena.begin_some(arena.count(500), |arena| {
                 let mut batch = Vec::new();
@@ -408,6 +428,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "retained-walks",
         what: "Clients subscribe to 50,000 retained messages again and again, and leave before they have them.",
+        suits_decoy: false,
         prepare: |arena| {
             let messages = arena.count(50_000);
             let publisher = arena.join()?;
@@ -429,6 +450,7 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "cut-wills",
         what: "A thousand clients with wills of 60,000 bytes to a subscriber are cut at once, again and again.",
+        suits_decoy: false,
         prepare: |arena| {
             let subscriber = arena.join()?;
             subscriber.send(&packets::subscribe(1, [format!("{ROOT}/will")], 0))?;
@@ -450,18 +472,21 @@ pub(super) const ATTACKS: &[Attack] = &[
     Attack {
         name: "wrong-passwords",
         what: "Up to 10,000 wrong passwords a second, from 100 addresses, for the user of the innocent clients.",
+        suits_decoy: true,
         prepare: |arena| arena.guess_once(wrong_password_of(arena.user.clone())),
         strike: |arena| arena.guess_within(Duration::from_millis(10), wrong_password_of(arena.user.clone())),
     },
     Attack {
         name: "strangers",
         what: "500 users a second whom nobody knows, from 100 addresses. They wait for their answers.",
+        suits_decoy: true,
         prepare: |arena| arena.guess_once(stranger),
         strike: |arena| arena.guess_within(Duration::from_millis(200), stranger),
     },
     Attack {
         name: "takeovers",
         what: "Connections take one client identifier from each other as fast as they can.",
+        suits_decoy: false,
         prepare: |_| Ok(()),
         strike: |arena| {
             let connect = packets::connect(

@@ -11,6 +11,9 @@
 //! attackers run at the lowest priority. Otherwise the latency of innocent clients on the same processor would contain
 //! the time in which the attackers prepare their packets.
 //!
+//! Attackers that only connect and are refused strike twice: first a decoy on the processors of the server, then the
+//! server. The first strike shows the part of the harm that the machine and the generator do, whatever the server is.
+//!
 //! `attack` has the attacks, `innocent` the clients that are measured, `packets` the bytes, `verdict` the rules.
 
 mod attack;
@@ -19,6 +22,7 @@ mod packets;
 mod peer;
 mod verdict;
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -62,6 +66,7 @@ pub(crate) fn run(args: HostileArgs, own_words: &[&str]) -> Result<ExitCode> {
         rounds: args.comparison.repeat,
         rules: if args.short { Rules::SHORT } else { Rules::LONG },
         cpus: args.comparison.server_cpu.clone(),
+        decoy: Contender::decoy(own_words),
         login: args.user.map(|user| Login { user, password: args.password.unwrap_or_default() }),
     };
     if let Some(cpus) = &args.comparison.pin {
@@ -113,6 +118,8 @@ struct Plan {
     rounds: u32,
     rules: Rules,
     cpus: Option<host::CpuList>,
+    /// Takes the place of the server in attacks that suit it.
+    decoy: Contender,
     /// The login of the innocent clients; without one they are anonymous.
     login: Option<Login>,
 }
@@ -174,30 +181,41 @@ impl Plan {
         if let Some(process) = process {
             process.reset_peak();
         }
-        let mut arena =
-            Arena::new(address, self.divisor, self.login.as_ref().map(|login| login.user.as_str()));
-        let conduct = thread::scope(|scope| {
-            let attackers = scope.spawn(|| {
-                host::yield_to_others();
-                self.attack(attack, &mut arena, interrupt)
-            });
-            attackers.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
+        let beside_decoy = if attack.suits_decoy {
+            let decoy = self.decoy.start(self.cpus.as_ref(), interrupt)?;
+            innocents.take();
+            // The attackers leave with the result.
+            self.attack(attack, decoy.target.address, interrupt);
+            Some(innocents.take())
+        } else {
+            None
+        };
+        let (conduct, arena) = self.attack(attack, address, interrupt);
         let under_attack = innocents.take();
         let peak_bytes = process.and_then(Process::peak_bytes);
         drop(arena);
         interrupt.check()?;
         let (after, recovery) = wait_until_recovered(&innocents, process, held_before, interrupt)?;
-        Ok(Round { alone, under_attack, conduct, held_before, peak_bytes, after, recovery })
+        Ok(Round { alone, beside_decoy, under_attack, conduct, held_before, peak_bytes, after, recovery })
     }
 
-    /// Prepares and carries out an attack, for as long as innocent clients are measured.
-    fn attack(&self, attack: &Attack, arena: &mut Arena, interrupt: &Interrupt) -> Conduct {
-        if let Err(error) = attack.prepare(arena) {
-            return Conduct { unprepared: Some(error.to_string()), ..Conduct::default() };
-        }
-        let until = Instant::now() + self.duration;
-        attack.carry_out(arena, || Instant::now() >= until || interrupt.check().is_err())
+    /// Prepares and carries out an attack, for as long as innocent clients are measured. The attackers stay connected as long
+    /// as the arena lives.
+    fn attack(&self, attack: &Attack, address: SocketAddr, interrupt: &Interrupt) -> (Conduct, Arena) {
+        let mut arena =
+            Arena::new(address, self.divisor, self.login.as_ref().map(|login| login.user.as_str()));
+        let conduct = thread::scope(|scope| {
+            let attackers = scope.spawn(|| {
+                host::yield_to_others();
+                if let Err(error) = attack.prepare(&mut arena) {
+                    return Conduct { unprepared: Some(error.to_string()), ..Conduct::default() };
+                }
+                let until = Instant::now() + self.duration;
+                attack.carry_out(&mut arena, || Instant::now() >= until || interrupt.check().is_err())
+            });
+            attackers.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        (conduct, arena)
     }
 
     fn wait(&self, duration: Duration, interrupt: &Interrupt) -> Result<()> {

@@ -12,11 +12,12 @@ pub(super) const RECOVERY_MAX: Duration = Duration::from_secs(30);
 const MEMORY_SLACK_BYTES: u64 = 24 << 20;
 const DISK_SLACK_BYTES: u64 = 64 << 20;
 
-pub(super) const HEADINGS: [&str; 10] = [
+pub(super) const HEADINGS: [&str; 11] = [
     "",
     "strikes",
     "throughput kept",
     "p99 before",
+    "beside a decoy",
     "under attack",
     "refused",
     "memory before",
@@ -74,6 +75,8 @@ pub(super) enum Finding {
 #[derive(Debug)]
 pub(super) struct Round {
     pub(super) alone: Vec<Account>,
+    /// While the attack was on a decoy, if it suits one.
+    pub(super) beside_decoy: Option<Vec<Account>>,
     pub(super) under_attack: Vec<Account>,
     pub(super) conduct: Conduct,
     pub(super) held_before: Held,
@@ -119,6 +122,8 @@ struct Service {
     share_alone: f64,
     share_attacked: f64,
     p99_alone: Duration,
+    /// If the attack suits a decoy.
+    p99_beside_decoy: Option<Duration>,
     p99_attacked: Duration,
 }
 
@@ -161,23 +166,26 @@ impl Finding {
     }
 }
 
-/// Which accounts of a round are meant: those before the attack, or those under it.
-type Accounts = fn(&Round) -> &[Account];
+/// Which accounts of a round are meant: those before the attack, beside a decoy, or under it.
+type Accounts = fn(&Round) -> Option<&[Account]>;
 
 /// The figures of each kind of innocent client.
 fn services(rounds: &[Round]) -> Vec<Service> {
     let of = |(place, habit)| {
         let middle = |figure: fn(&Account) -> f64, accounts: Accounts| {
-            median(rounds.iter().map(|round| figure(&accounts(round)[place])).collect())
+            median(rounds.iter().filter_map(accounts).map(|accounts| figure(&accounts[place])).collect())
         };
         let p99 = |accounts| Duration::from_secs_f64(middle(|account| account.p99().as_secs_f64(), accounts));
-        let alone: Accounts = |round| &round.alone;
-        let attacked: Accounts = |round| &round.under_attack;
+        let alone: Accounts = |round| Some(&round.alone);
+        let decoy: Accounts = |round| round.beside_decoy.as_deref();
+        let attacked: Accounts = |round| Some(&round.under_attack);
+        let suits_decoy = rounds.iter().any(|round| round.beside_decoy.is_some());
         Service {
             habit,
             share_alone: middle(Account::share, alone),
             share_attacked: middle(Account::share, attacked),
             p99_alone: p99(alone),
+            p99_beside_decoy: suits_decoy.then(|| p99(decoy)),
             p99_attacked: p99(attacked),
         }
     };
@@ -224,6 +232,8 @@ fn cells(rounds: &[Round]) -> [String; HEADINGS.len() - 1] {
     });
     let worst = services.iter().max_by(|a, b| a.ratio().total_cmp(&b.ratio()));
     let before = worst.map_or("-".to_owned(), |service| duration(service.p99_alone));
+    let beside_decoy = worst.and_then(|service| service.p99_beside_decoy);
+    let beside_decoy = beside_decoy.map_or("-".to_owned(), duration);
     let under_attack = worst.map_or("-".to_owned(), |service| {
         format!("{} ({})", duration(service.p99_attacked), service.habit.name())
     });
@@ -239,6 +249,7 @@ fn cells(rounds: &[Round]) -> [String; HEADINGS.len() - 1] {
         strikes,
         kept,
         before,
+        beside_decoy,
         under_attack,
         refused.to_string(),
         most(|round| round.held_before.memory_bytes),
@@ -271,6 +282,7 @@ mod tests {
     fn harmless() -> Round {
         Round {
             alone: served(MS),
+            beside_decoy: None,
             under_attack: served(2 * MS),
             conduct: Conduct { strikes: 1, ..Conduct::default() },
             held_before: held(20, 100),
@@ -378,6 +390,19 @@ mod tests {
         let of = |rounds: [Duration; 3]| broken_rules(&rounds.map(round), Rules::LONG).len();
         assert_eq!(of([2 * MS, 400 * MS, 2 * MS]), 0);
         assert_eq!(of([2 * MS, 400 * MS, 9 * MS]), Habit::ALL.len());
+    }
+
+    #[test]
+    fn the_figure_beside_a_decoy_is_that_of_the_client_that_suffers_most() {
+        let column = HEADINGS.iter().position(|heading| *heading == "beside a decoy").unwrap();
+        let cell = |rounds: &[Round]| cells(rounds)[column - 1].clone();
+        assert_eq!(cell(&[harmless()]), "-");
+        let mut measured = harmless();
+        measured.under_attack[2] = Account::of(Habit::ALL[2], 100, 4 * MS);
+        let beside = (1..).zip(Habit::ALL).map(|(number, habit)| Account::of(habit, 100, number * MS / 2));
+        measured.beside_decoy = Some(beside.collect());
+        let text = cell(&[measured]);
+        assert!(text.starts_with("1.5") && text.ends_with(" ms"), "{text}");
     }
 
     #[test]
