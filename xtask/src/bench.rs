@@ -45,7 +45,7 @@ const SECTIONS: &[Section] = &[
     Section {
         name: "loadtest-single",
         title: "loadtest, every message a write of its own",
-        text: "System calls are nearly all there is.",
+        text: "Nearly all of the cost is that of system calls.",
         arguments: "loadtest --conns 100,500,1000 --messages 300 --per-write 1 --repeat 3",
         in_short: "loadtest --conns 20 --messages 50 --per-write 1",
         configuration: None,
@@ -63,7 +63,8 @@ const SECTIONS: &[Section] = &[
     Section {
         name: "loadtest-qos2",
         title: "loadtest at QoS 2",
-        text: "The same, with four packets to a message on either side.",
+        text: "The same at QoS 2, where each message takes four packets between publisher and server, and four \
+            between server and subscriber.",
         arguments: "loadtest --conns 500 --messages 2000 --qos 2 --window 100 --repeat 3",
         in_short: "loadtest --conns 20 --messages 200 --qos 2 --window 100",
         configuration: None,
@@ -72,8 +73,9 @@ const SECTIONS: &[Section] = &[
     Section {
         name: "pingtest",
         title: "pingtest",
-        text: "Pairs play strict request and reply (400p20w: 400 pairs), wildcard subscribers listen in on the first \
-            (20). Faster than the relay is possible because fewer and larger writes reach the many that listen.",
+        text: "Pairs of clients exchange requests and replies, one at a time. In 400p20w there are 400 pairs, and 20 \
+            wildcard subscribers receive the messages of the first pair. A broker can be faster than the relay, because \
+            it sends fewer and larger writes to these subscribers.",
         arguments: "pingtest --sizes 400p20w,200p200w,100p400w --messages 150 --repeat 3",
         in_short: "pingtest --sizes 10p5w --messages 20",
         configuration: None,
@@ -101,7 +103,7 @@ const SECTIONS: &[Section] = &[
         name: "ledger",
         title: "The ledger alone",
         text: "On one core, in one process, without sockets and without a disk: publish, deliver and acknowledge at \
-            QoS 1, and what a message takes that waits.",
+            QoS 1, and the memory of a message that waits.",
         arguments: "ledger",
         in_short: "ledger --messages 20000 --queued 10000",
         configuration: None,
@@ -110,9 +112,9 @@ const SECTIONS: &[Section] = &[
     Section {
         name: "durable",
         title: "The ledger on its journal",
-        text: "In one process, without sockets, on a real disk: how fast messages at QoS 1 become durable, beside the \
-            same bytes appended to one file and synced. What the ledger does with a message is in all figures, and \
-            most of them where commits are large.",
+        text: "In one process, without sockets, on a real disk: how fast messages at QoS 1 become durable, compared \
+            with the same bytes appended to one file and synced (the yardstick). All figures include the work of the \
+            ledger, which is most of the work in large commits.",
         arguments: "durable",
         in_short: "durable --seconds 0.2 --per-commit 64 --payload 100",
         configuration: None,
@@ -139,7 +141,7 @@ const SECTIONS: &[Section] = &[
     Section {
         name: "recovery",
         title: "Recovery",
-        text: "A new beginning with many messages that wait, and how they are got rid of.",
+        text: "A start of the broker with many queued messages, and their delivery.",
         arguments: "recovery",
         in_short: "recovery --messages 5000 --sessions 100",
         configuration: None,
@@ -148,8 +150,8 @@ const SECTIONS: &[Section] = &[
     Section {
         name: "offline-sessions",
         title: "Messages for sessions that are away",
-        text: "At QoS 1, then fetched by those who come back: nothing may be missing. Mosquitto keeps them in memory \
-            only; ours acknowledges what is synced.",
+        text: "Messages are published at QoS 1, and then fetched by clients that come back: nothing may be missing. \
+            Mosquitto keeps the messages in memory only; Pondhawk acknowledges them after a sync.",
         arguments: "offline-sessions --duration 15",
         in_short: "offline-sessions --sessions 40 --publishers 8 --duration 0.2 --window 20",
         configuration: None,
@@ -158,7 +160,7 @@ const SECTIONS: &[Section] = &[
     Section {
         name: "retained-flood",
         title: "retained-flood",
-        text: "A new subscriber asks for a million retained messages, while innocent clients go on.",
+        text: "A new subscriber asks for a million retained messages, while other clients continue.",
         arguments: "retained-flood --duration 2 --repeat 5",
         in_short: "retained-flood --messages 2000 --duration 0.2",
         configuration: None,
@@ -167,8 +169,8 @@ const SECTIONS: &[Section] = &[
     Section {
         name: "slow-consumer",
         title: "slow-consumer",
-        text: "Pairs at QoS 0, alone and beside a subscriber to everything that takes nothing and one that takes \
-            1 KiB/s.",
+        text: "Pairs at QoS 0, alone and beside two subscribers to everything: one stops reading, and the other \
+            reads 1 KiB/s.",
         arguments: "slow-consumer --conns 100 --messages 6000 --per-write 1 --repeat 5",
         in_short: "slow-consumer --conns 10 --messages 200",
         configuration: None,
@@ -186,7 +188,8 @@ const SECTIONS: &[Section] = &[
     Section {
         name: "shared-queue",
         title: "shared-queue",
-        text: "A shared group of four, of which three acknowledge nothing and are lost with what they took.",
+        text: "A shared group of four members. Three of them acknowledge nothing, and lose their connections with \
+            the messages that they have received.",
         arguments: "shared-queue --duration 2 --repeat 5",
         in_short: "shared-queue --messages 2000 --duration 0.2",
         configuration: None,
@@ -195,8 +198,8 @@ const SECTIONS: &[Section] = &[
     Section {
         name: "shared-queue-keys",
         title: "shared-queue in the order of keys",
-        text: "The same with a server that keeps the messages of each publisher in their order, also when the member \
-            that had them is lost.",
+        text: "The same with a server that keeps the messages of each publisher in order, also when the member that \
+            had received them is lost.",
         arguments: "shared-queue --dispatch key-ordered --duration 2 --repeat 5",
         in_short: "shared-queue --dispatch key-ordered --messages 2000 --duration 0.2",
         configuration: Some("[shared]\ndispatch = \"key-ordered\"\n"),
@@ -205,7 +208,7 @@ const SECTIONS: &[Section] = &[
     Section {
         name: "storm",
         title: "storm",
-        text: "Five thousand clients lose their connections and come back at once, while innocent clients go on.",
+        text: "Five thousand clients lose their connections and reconnect at once, while other clients continue.",
         arguments: "storm --duration 2 --repeat 5",
         in_short: "storm --clients 50 --duration 0.2",
         configuration: None,
@@ -214,12 +217,12 @@ const SECTIONS: &[Section] = &[
     Section {
         name: "hostile",
         title: "hostile",
-        text: "Attacks, each on a freshly started server, and what innocent clients notice of it: the one that suffers \
-            most is shown. They publish at QoS 0 and 1, publish messages of 256 KiB that no attacker receives, store \
-            retained messages, and connect, on schedule. A server fails if they lose half of their throughput, if \
-            their 99th percentile is above 5 ms and above three times what it was, or if somebody is refused, or \
-            memory or disk are not as before, 30 seconds after the attack. They log in with a password, which Mosquitto \
-            is not asked to check here.",
+        text: "Attacks, each on a freshly started server, and their effect on other clients; the figures are those \
+            of the client that suffers most. These clients publish at QoS 0 and 1, publish messages of 256 KiB that \
+            no attacker receives, store retained messages, and connect, on schedule. A server fails if they lose \
+            half of their throughput, or if their 99th percentile is above 5 ms and above three times its value \
+            before the attack. It also fails if a client is refused 30 seconds after the attack, or if memory or \
+            disk are then not as before. These clients log in with a password, which Mosquitto does not check here.",
         arguments: "hostile --user innocent --password pond --repeat 3",
         in_short: "hostile --user innocent --password pond --short --duration 0.4",
         configuration: Some(HOSTILE),
@@ -228,11 +231,12 @@ const SECTIONS: &[Section] = &[
     Section {
         name: "clients",
         title: "Client libraries",
-        text: "What a message costs the process that publishes it, and the one that receives it: messages per second \
-            of CPU time, of user and system, with one connection each and at most 100 messages unacknowledged. Each \
-            library publishes to itself, in turn; the broker is ours. They do not do the same: ours and paho's \
-            route each message to its subscription, where rumqttc gives all of them to whoever polls its loop, and \
-            ours looks whether a topic is one, and copies what is received, so that a message keeps no other in memory.",
+        text: "The cost of a message for the process that publishes it and for the process that receives it, in \
+            messages per second of CPU time (user and system). Each process has one connection, and at most 100 \
+            messages are unacknowledged. The libraries are measured in turn, with Pondhawk as the broker. They do \
+            different work: pondhawk-client and paho route each message to its subscription, and rumqttc returns all \
+            messages from its event loop. In addition, pondhawk-client validates topics and copies each message, so \
+            that a stored message does not keep a whole read buffer in memory.",
         arguments: "client-speed --messages 200000 --repeat 3",
         in_short: "client-speed --messages 2000 --repeat 1",
         configuration: None,
@@ -252,10 +256,10 @@ const HEAD: &str = "\
 # Benchmarks
 
 Written by `cargo xtask bench`, which runs each command below with a release build; `cargo xtask bench NAME…` writes
-those sections again. Servers are measured in turn, round after round, so that what the machine does meanwhile hits all
-alike: ratios are steadier than figures. Where there are two processors, the server has the first and the generator the
-second; a rate with a star is bound by the generator. The relay is a ceiling: it forwards bytes without a protocol.
-Nothing was lost, duplicated or out of order where a table does not say so.
+those sections again. Servers are measured in turn, round after round, so that other load on the machine affects all
+of them alike: ratios vary less than absolute figures. On two processors, the server runs on the first and the load generator
+on the second; a star marks a rate that the generator may have limited. The relay forwards bytes without a protocol, which
+shows the cost of the sockets alone. Unless a table says otherwise, nothing was lost, duplicated or out of order.
 ";
 
 /// Runs each command with few messages, to check that it works and loses nothing. Writes no page.

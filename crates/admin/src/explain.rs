@@ -257,15 +257,14 @@ fn no_match(
         let text = format!("none of the first {count} filters of {} matches; it has more", of.subscriber);
         return so_far.end(Outcome::Unknown, "too_many_subscriptions", text);
     }
-    let text = match (count, so_far.nearly.first()) {
-        (0, _) => format!("{} has no subscriptions", of.subscriber),
-        (_, None) => format!("{} has {count} subscriptions, and none matches", of.subscriber),
-        (_, Some((filter, why))) => {
-            format!(
-                "{} has {count} subscriptions, and none matches, but {filter} nearly does: {why}",
-                of.subscriber
-            )
-        }
+    let none_matches = match count {
+        0 => format!("{} has no subscriptions", of.subscriber),
+        1 => format!("{} has one subscription, which does not match", of.subscriber),
+        _ => format!("{} has {count} subscriptions, and none matches", of.subscriber),
+    };
+    let text = match so_far.nearly.first() {
+        None => none_matches,
+        Some((filter, why)) => format!("{none_matches}, but {filter} nearly does: {why}"),
     };
     so_far.end(Outcome::NotDelivered, "no_matching_filter", text)
 }

@@ -188,14 +188,15 @@ fn table(args: &DurableArgs, rows: &[(Shape, Vec<Cell>)], file_system: &str) -> 
         sections,
         notes: vec![
             format!(
-                "On {file_system}. The yardstick appends the same bytes, without what fills pages, to one file that \
-                 is as long already, and syncs; both are measured in turn, {} ms each, and the share is the median of \
-                 these pairs ({} s a cell). All of a commit is published in one turn, and the next when the last of it \
-                 is acknowledged; latency is that of the slowest in it.",
+                "On {file_system}. The yardstick appends the same bytes, without padding to pages, to one file that \
+                 already has its full length, and syncs. Both are measured in turn, {} ms each, and the share is the \
+                 median of these pairs ({} s a cell). All messages of a commit are published in one turn, and those of \
+                 the next commit when the last one is acknowledged. The latency of a commit is that of its slowest \
+                 message.",
                 SLICE.as_millis(),
                 args.duration.as_secs_f64()
             ),
-            format!("{steady} So segments are read again and used again all the time."),
+            format!("{steady} Segments are therefore read again and reused all the time."),
         ],
     }
 }

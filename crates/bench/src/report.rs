@@ -81,7 +81,7 @@ impl Report {
                 let nanos = |(percentile, _)| latency.value_at_percentile(percentile) as f64;
                 Some(PERCENTILES.map(nanos).to_vec())
             }),
-            self.plain("what was asked for, and had", |cell| cell.troubled()),
+            self.plain("completed of requested, and time", |cell| cell.troubled()),
             self.compared(
                 "server's memory per connection",
                 |cell| cell.connection_bytes(),

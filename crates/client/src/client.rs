@@ -114,8 +114,8 @@ impl Client {
 
     /// Connects over the stream that `connector` returns. With [`Options::reconnect`], also reconnects.
     ///
-    /// Only a failure of the first attempt is returned as an error. With [`Options::wait_for_server`], only a refusal that
-    /// will not pass is.
+    /// Only a failure of the first attempt is returned as an error. With [`Options::wait_for_server`], only a permanent
+    /// refusal is returned as an error.
     ///
     /// # Errors
     /// [`ConnectError`]; then there is no connection.
@@ -251,11 +251,11 @@ impl Client {
         self.shared.counters.unacknowledged()
     }
 
-    /// Number of messages of earlier programs, from the [session store](Options::session_store), that the server has
-    /// refused, or that it may not have.
+    /// Number of messages of earlier programs, from the [session store](Options::session_store), that were lost: the server
+    /// has refused them, or has perhaps not received them.
     ///
-    /// The server had lost the session of a message of QoS 2 before PUBREC, or does not allow the QoS, the size or RETAIN of
-    /// a message.
+    /// Causes are: the server lost the session of a message of QoS 2 before PUBREC; or the server does not allow the QoS, the
+    /// size or RETAIN of a message.
     #[must_use]
     pub fn restored_lost(&self) -> u64 {
         self.shared.counters.restored()

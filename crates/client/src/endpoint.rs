@@ -139,7 +139,7 @@ impl Endpoint {
         self
     }
 
-    /// Speaks QUIC (RFC 9000) with the port, which is then one of UDP, and this configuration of TLS.
+    /// Uses QUIC (RFC 9000) with this configuration of TLS. The port is then a UDP port.
     ///
     /// MQTT is in the first stream, under the protocol name `mqtt` (ALPN), whatever `tls` says about it. There is no WebSocket
     /// and no proxy.

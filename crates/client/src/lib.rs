@@ -35,7 +35,7 @@
 //!  Client ─┼──────────────────────────►│    driver    │  bytes   any AsyncRead
 //!  Client ─┘◄── one answer each ───────│              │◄────────►+ AsyncWrite
 //!                                      │ session::    │
-//!  Messages ◄── messages, bounded ─────│ pondhawk_client::     │
+//!  Messages ◄── messages, bounded ─────│ client::     │
 //!  Messages ◄───────────────────────── │ Client       │
 //!     └──── acknowledgements ─────────►└──────────────┘
 //! ```
@@ -44,10 +44,10 @@
 //! and the protocol's state machine ([`session::client`]). Nothing else changes either of the two. An operation
 //! that is cancelled half-way is therefore never half-done: its command is in the queue completely, or not at all.
 //!
-//! The driver ends when the connection does. The end comes after [`Client::disconnect`], after the last handle is
-//! dropped, or by a fault. A dropped last handle still sends everything in the queue, and then DISCONNECT. A fault
-//! becomes the result of every pending operation. With [`Options::wait_for_server`], the first connection is waited for
-//! like later ones.
+//! The driver ends after [`Client::disconnect`], after the last handle is dropped, or after a fault that ends the client.
+//! With [`Options::reconnect`], most faults only end the connection. When the last handle is dropped, the driver still sends
+//! everything in the queue, and then DISCONNECT. A fault that ends the client becomes the result of every pending operation.
+//! With [`Options::wait_for_server`], the client waits for the first connection as for later ones.
 //!
 //! # Back pressure
 //! All queues and buffers of the client are bounded.
@@ -56,10 +56,10 @@
 //! - Each stream stores at most [`Options::messages_max`] messages with at most [`Options::message_bytes_max`] bytes.
 //!   Further messages for a full stream wait behind the stream, and other streams go on. When as many messages wait
 //!   behind all streams together as Receive Maximum ([`Options::receive_max`]) allows, or as many bytes as one stream
-//!   stores, the driver stops reading. No stream then receives anything until a full
-//!   stream has room. Everything else goes on, including PINGREQ. One connection has one order: no client can read
-//!   messages behind those that nobody takes without unbounded memory. There are two ways around this limit:
-//!   [`Options::drop_when_full`], at QoS 0, or a separate connection for a subscription that may be slow.
+//!   stores, the driver stops reading. No stream then receives anything until a full stream has room. Everything else
+//!   goes on, including PINGREQ. A connection delivers its messages in one order: a client with bounded memory cannot
+//!   read past messages that nobody takes. There are two ways around this limit: [`Options::drop_when_full`], at QoS
+//!   0, or a separate connection for a subscription that may be slow.
 //! - An answer from the server arrives behind the messages that the server sent before it. A task may therefore
 //!   block itself: for example, by publishing inside the loop over its own stream, and waiting for the
 //!   [`Acknowledgement`] there. If an answer is awaited, and no message is taken for [`Options::request_timeout`],
@@ -70,15 +70,14 @@
 //! - Messages of QoS 1 are acknowledged when they are taken out of a stream. From MQTT 5 on, Receive Maximum
 //!   therefore limits their number. Messages of QoS 2 are acknowledged when they are put into a stream, because
 //!   they may not arrive twice.
-//! - A server that does not read is not read either: while 256 KiB of answers to its packets wait for the socket, the
-//!   driver stops reading.
+//! - While 256 KiB of answers to the server's packets wait for the socket, the driver stops reading from the server.
 //! - A packet other than PUBLISH has at most 1 MiB. [`Options::packet_bytes_max`] bounds PUBLISH.
-//! - Acknowledgements leave in the order of the messages. A message that nobody takes, because its stream was
-//!   dropped or never existed, is accepted after 10 s. The oldest of these messages are accepted earlier, and
-//!   [counted](Client::unclaimed_dropped), if they have more bytes than one stream stores. If the connection ends before, the message arrives again. A
-//!   message that was taken out, and that the application must acknowledge ([`Acknowledge::ByApplication`]), waits
-//!   without a time limit. If the application drops such a message instead, the client
-//!   [counts](Client::unacknowledged_dropped) it.
+//! - Acknowledgements leave in the order of the messages. A message that nobody takes, because its stream was dropped
+//!   or never existed, is accepted after 10 s. The oldest of these messages are accepted earlier, and
+//!   [counted](Client::unclaimed_dropped), if they have more bytes than one stream stores. If the connection ends
+//!   before that, the message arrives again. A message that was taken out, and that the application must acknowledge
+//!   ([`Acknowledge::ByApplication`]), waits without a time limit. If the application drops such a message instead,
+//!   the client [counts](Client::unacknowledged_dropped) it.
 //!
 //! # One stream, or one for each filter
 //! [`Client::subscribe`] returns a stream for one filter. [`Client::subscribe_many`] subscribes to several filters
@@ -98,8 +97,9 @@
 //! The delay between two attempts doubles up to a maximum. A connection that lasts at least that maximum resets the
 //! delay. The client gives up after DISCONNECT with Session taken over, after a permanent refusal, and after
 //! [`Ended::NoAuthenticator`], [`Ended::NotAuthenticated`], [`Ended::AuthenticationUnsent`] and [`Ended::Unread`].
-//! Refusals that may be temporary are Server unavailable (in MQTT 3 too), Server busy, Quota exceeded, Connection rate exceeded and Use another
-//! server. The two errors that say nothing, Unspecified and Implementation specific, count as temporary too.
+//! These refusals count as temporary: Server unavailable (in MQTT 3 too), Server busy, Quota exceeded, Connection
+//! rate exceeded and Use another server. The two errors without a meaning, Unspecified and Implementation specific,
+//! count as temporary too.
 //!
 //! # Sessions of earlier programs
 //! Without [Clean Start](Options::clean_start), a first connection resumes the session that an earlier program

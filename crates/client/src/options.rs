@@ -295,8 +295,8 @@ impl Options {
 
     /// Sets Receive Maximum: the number of QoS 1 and 2 messages that the server may send without acknowledgement.
     ///
-    /// A server that sends more is read more slowly, and stays connected. Mosquitto 2.0 sends more when it resumes
-    /// a session with many messages. The server learns the value only with MQTT 5. The default is 256.
+    /// If a server sends more, the client reads more slowly, and does not disconnect. Mosquitto 2.0 sends more when it
+    /// resumes a session with many messages. The server learns the value only with MQTT 5. The default is 256.
     #[must_use]
     pub fn receive_max(mut self, messages: NonZeroU16) -> Self {
         self.receive_max = messages;
@@ -411,7 +411,7 @@ impl Options {
         self
     }
 
-    /// Reconnects after the connection is lost, in those of the `connect` functions that can.
+    /// Reconnects after the connection is lost, with the `connect` functions that can reconnect.
     ///
     /// The first delay is a random time between half of `first` and `first`, which is at least 10 ms. The bound
     /// doubles with each failed attempt, up to `max`. A connection that did not last for `max` counts as failed: a

@@ -120,7 +120,7 @@ impl AsyncWrite for Quic {
         Poll::Ready(Ok(()))
     }
 
-    /// Waits until the server has acknowledged the last bytes. A program that ended earlier would take them with it.
+    /// Waits until the server has acknowledged the last bytes. If the program ended earlier, these bytes would be lost.
     fn poll_shutdown(mut self: Pin<&mut Self>, task: &mut Task<'_>) -> Poll<io::Result<()>> {
         if self.goodbye.is_none() {
             // It may be finished, or the server may have closed the connection.

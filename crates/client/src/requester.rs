@@ -93,8 +93,8 @@ impl std::fmt::Debug for Correlations {
 impl Client {
     /// Makes a [`Requester`] whose answers arrive at this topic, and subscribes to the topic with QoS 1.
     ///
-    /// No other requester should use the topic. The call must run on a tokio runtime. Answers are acknowledged as they arrive, whatever
-    /// [`Options::acknowledge`](crate::Options::acknowledge) says.
+    /// No other requester should use the topic. The call must run on a tokio runtime. Answers are acknowledged as they
+    /// arrive, whatever [`Options::acknowledge`](crate::Options::acknowledge) says.
     ///
     /// # Errors
     /// [`RequesterError`]; then there is no subscription.

@@ -108,14 +108,14 @@ keys! {
 }
 
 keys! {
-    /// Where clients connect; one `[[listener]]` for each address. Without any, the broker listens on 127.0.0.1:1883.
+    /// The addresses to which clients connect; one `[[listener]]` for each address. Without any, the broker listens on
+    /// 127.0.0.1:1883.
     pub struct Listener = "[[listener]]", applies Connect, given(allow_anonymous_global: Option<bool>, auth: &Auth, vouchers: Vouchers<'_>) {
-        /// The host and port to listen on. Use `0.0.0.0:1883` for every IPv4 address of the machine and
-        /// `[::]:1883` for every IPv6 address. Port 0 takes a free port. A host name is looked up once, at start-up.
-        /// `quic://0.0.0.0:14567` is for clients that speak QUIC (over UDP), with a certificate.
-        /// `unix:/run/pondhawk.sock` is a socket that programs of this machine reach, and `unix:@pondhawk` one without a
-        /// file, on Linux. Such a name has at most 90 bytes. `systemd:NAME` is a socket that systemd has made and passes, from
-        /// the unit with `FileDescriptorName=NAME`.
+        /// The host and port to listen on. Use `0.0.0.0:1883` for every IPv4 address of the machine and `[::]:1883` for every
+        /// IPv6 address. Port 0 takes a free port. A host name is looked up once, at start-up. `quic://0.0.0.0:14567` is for
+        /// clients that speak QUIC (over UDP), with a certificate. `unix:/run/pondhawk.sock` is a socket that programs of this
+        /// machine reach, and `unix:@pondhawk` one without a file, on Linux. Such a name has at most 90 bytes. `systemd:NAME`
+        /// is a socket that systemd has made and passes, from the unit with `FileDescriptorName=NAME`.
         address: ListenAddress { kind: Address, required: ListenAddress::loopback(0), applies: Reload }
         /// The file with the users of this listener.
         password_file: Option<PathBuf> {
@@ -173,10 +173,11 @@ keys! {
             "the global `allow_anonymous`",
             applies: Reload,
         }
-        /// What an acknowledgement waits for, to clients that connect here. `fsync`: what it promises is on stable storage,
-        /// and survives a loss of power. `os`: it is with the operating system, and survives the end of the broker, but a
-        /// loss of power can take back what was acknowledged since the last sync, under load as much as a segment. `none`:
-        /// for nothing; the end of the broker too can take back what was acknowledged in its last moments. What is recorded is the same in each case.
+        /// The condition for an acknowledgement to clients that connect here. `fsync`: its promise is on stable storage, and
+        /// survives a loss of power. `os`: the operating system has the data, which survives the end of the broker. A loss of
+        /// power can undo everything that was acknowledged since the last sync, under load as much as a segment. `none`: no
+        /// condition; the end of the broker too can undo acknowledgements of its last moments. The same data is recorded in
+        /// each case.
         durability: Durability { kind: Choice<Durability>, default: Durability::Fsync }
         /// The protocol of clients that connect here. `auto`: MQTT or MQTT over WebSocket, as the first byte of each connection says. `mqtt` and
         /// `websocket`: only that. With a certificate, the same inside of TLS.
@@ -389,13 +390,12 @@ impl Words for Durability {
         &[("fsync", Self::Fsync), ("os", Self::Os), ("none", Self::None)];
 }
 
-/// Maximum number of connections. Kernels allow a process fewer descriptors by default, and 32-bit counters
-/// suffice.
+/// Maximum number of connections. Kernels allow a process fewer descriptors by default, and 32-bit counters suffice.
 const CONNECTIONS_MAX: u32 = 16_777_216;
 
 keys! {
-    /// What one client, and all of them together, may take up. Nothing is unbounded; what reaches a bound is counted
-    /// under `$SYS`, and a client that caused it is told with a reason code where its protocol version has one.
+    /// The limits of one client, and of all clients together. Nothing is unbounded. Each bound that is reached is
+    /// counted under `$SYS`, and the client that caused it is told with a reason code, if its protocol version has one.
     pub struct Limits = "[limits]", applies Reload, given(machine: &Machine) {
         /// The largest control packet that is accepted, fixed header included; MQTT 5.0 clients are told as Maximum
         /// Packet Size. A larger one is refused when its fixed header has been read, before it takes up memory.
@@ -430,10 +430,10 @@ keys! {
             kind: OrOff<Time>, default: None, bounds: Duration::from_secs(1)..=Duration::from_secs(65_535),
             applies: Connect,
         }
-        /// The most connections at a time. The broker raises its open-file limit as far as the system lets it and keeps
-        /// 64 files for itself; one connection takes one.
-        /// A connection that does nothing takes about 1.5 KiB of `memory_budget_bytes`, and is never ended for that. So a
-        /// bound that leaves half of that memory for others is wise where strangers can connect.
+        /// The most connections at a time. The broker raises its open-file limit as far as the system lets it and keeps 64
+        /// files for itself; one connection takes one. A connection that does nothing takes about 1.5 KiB of
+        /// `memory_budget_bytes`, and is never ended for that. If strangers can connect, choose a bound that leaves half of
+        /// that memory for other purposes.
         connections: u32 {
             kind: Count<u32>,
             auto: u32::try_from(machine.open_files.saturating_sub(RESERVED_FILES))
@@ -484,20 +484,20 @@ keys! {
         /// How many bytes may wait to be written to one connection before the broker stops reading from those who
         /// publish to it; they go on when a quarter is left.
         output_buffer_bytes: u32 { kind: Size<u32>, default: 256 * KIB, bounds: 16 * KIB..=1024 * MIB }
-        /// The memory that clients can make the broker hold, whatever for: buffers, packets that have begun, messages that
-        /// wait or are retained, wills, connections, sessions, subscriptions. Of the last sixteenth nothing new is
-        /// admitted, and of the one before it nothing that would stay when its client leaves: CONNECT, SUBSCRIBE and such
-        /// messages are refused with reason code 0x97, before MQTT 5.0 as far as the version has words for it; QoS 0 is dropped, and counted.
-        /// While only the last two sixteenths are left, clients that make no progress for three seconds are disconnected,
-        /// until three sixteenths are free. Clients that have stopped in the middle of a packet are the first. Clients that
-        /// hold more than 16 KiB follow. The beginnings of packets take at most about half of all memory at any time: a beginning
-        /// that grows displaces beginnings of more than 1 KiB that have not grown for longest, and their clients are
-        /// disconnected. No client is disconnected for its subscriptions. So the subscriptions of one client take at most
-        /// an eighth. While all subscriptions take more than a quarter, a client gets no more when its own take 16 KiB, or
-        /// a 1024th of all memory if that is more.
-        /// Queues may hold all of this memory, as after a reload with a lower limit. Their clients can connect all the same, and
-        /// take their messages: connections have another sixteenth then.
-        /// What frees memory is always carried out. The bounds that follow are shares of it where they are not given.
+        /// The memory that clients can make the broker hold, whatever for: buffers, packets that have begun, messages that wait
+        /// or are retained, wills, connections, sessions, subscriptions. Nothing new is admitted into the last sixteenth. Into
+        /// the one before it, nothing is admitted that would stay when its client leaves. CONNECT, SUBSCRIBE and such messages
+        /// are refused with reason code 0x97, before MQTT 5.0 as far as the version has a code for it; QoS 0 is dropped, and
+        /// counted. While only the last two sixteenths are left, clients that make no progress for three seconds are
+        /// disconnected, until three sixteenths are free. Clients that have stopped in the middle of a packet are the first.
+        /// Clients that hold more than 16 KiB follow. The beginnings of packets take at most about half of all memory at any
+        /// time: a beginning that grows displaces beginnings of more than 1 KiB that have not grown for longest, and their
+        /// clients are disconnected. No client is disconnected for its subscriptions. The subscriptions of one client therefore
+        /// take at most an eighth. While all subscriptions take more than a quarter, a client gets no more when its own take 16
+        /// KiB, or a 1024th of all memory if that is more. Queues may hold all of this memory, as after a reload with a lower
+        /// limit. Their clients can connect all the same, and take their messages: connections have another sixteenth then.
+        /// Requests that free memory are always carried out. The bounds that follow are shares of this budget if they are not
+        /// given.
         memory_budget_bytes: u64 {
             kind: Size<u64>, auto: (machine.memory_bytes / 2).clamp(MEMORY_MIN, MEMORY_MAX),
             "half of the machine's memory, or of the control group's if that is less",
@@ -511,9 +511,9 @@ keys! {
         retained_bytes: u64 {
             kind: Size<u64>, auto: memory_budget_bytes / 2, "half of `memory_budget_bytes`", bounds: 0..=MEMORY_MAX
         }
-        /// The memory for messages that wait in the queues of sessions and shared subscriptions, all together, as long as
-        /// there is a journal: those that come on top of it wait on disk alone, and are read when their turn comes. With
-        /// `dispatch = "key-ordered"` those of shared subscriptions stay in memory.
+        /// The memory for all messages that wait in the queues of sessions and shared subscriptions, if there is a journal.
+        /// Further messages wait on disk only, and are read when they are to be sent. With `dispatch = "key-ordered"` those of
+        /// shared subscriptions stay in memory.
         queued_bytes_in_memory: u64 {
             kind: Size<u64>,
             auto: (memory_budget_bytes / 8).min(256 << 20),
@@ -536,7 +536,7 @@ keys! {
 }
 
 keys! {
-    /// What is kept for clients: messages of QoS 1 and 2 on their way, and sessions that outlive their connection.
+    /// The state that is kept for clients: messages of QoS 1 and 2 on their way, and sessions that outlive their connection.
     pub struct Sessions = "[sessions]", applies Reload, given() {
         /// How many messages of QoS 1 and 2 one client may have published that the broker has not acknowledged (Receive
         /// Maximum). MQTT 5.0 clients are told; older ones are not read until there are fewer.
@@ -550,17 +550,17 @@ keys! {
         inflight_messages_3: u16 {
             kind: Count<u16>, default: 100, bounds: 1..=INFLIGHT_MAX, applies: Connect
         }
-        /// How many messages may wait for one session, connected or not, or for one shared subscription. Where more wait
-        /// after a restart with a lower bound, they are kept until the next message does not fit; the log says so.
+        /// How many messages may wait for one session, connected or not, or for one shared subscription. If more wait after a
+        /// restart with a lower bound, they are kept until the next message does not fit; the log says so.
         queue_messages: u32 { kind: Count<u32>, default: 100_000, bounds: 1..=100_000_000 }
         /// How many bytes those messages may have.
         queue_bytes: u64 { kind: Size<u64>, default: 256 << 20, bounds: QUEUE_BYTES_MIN..=MEMORY_MAX }
-        /// What happens when that is full. `end-session`: the session is ended, so that a forgotten one cannot stop the
-        /// others, and its client is told; of a shared subscription, the sessions of all its members are, or with `dispatch
-        /// = "key-ordered"` only that of the member for whom most waits. `refuse`: nobody gets the message, and its publisher
-        /// is told (reason code 0x97; a client before MQTT 5.0 is disconnected). `drop-oldest`, `drop-newest`: one message
-        /// less, counted (a message that would need the places of more than 1,000 others is dropped itself). A session that
-        /// ends with its connection is always ended.
+        /// The action when a queue is full. `end-session`: the session is ended, so that a forgotten one cannot stop the
+        /// others, and its client is told. For a shared subscription, the sessions of all its members are ended, or with
+        /// `dispatch = "key-ordered"` only that of the member for whom most waits. `refuse`: nobody gets the message, and its
+        /// publisher is told (reason code 0x97; a client before MQTT 5.0 is disconnected). `drop-oldest`, `drop-newest`: the
+        /// oldest messages, or the new one, are dropped and counted. A message that would need the places of more than 1,000
+        /// others is dropped itself. A session that ends with its connection is always ended.
         queue_full: QueueFull { kind: Choice<QueueFull>, default: QueueFull::EndSession }
         /// The longest time for which a session is kept after its connection. A client that asks for more gets this;
         /// MQTT 5.0 clients are told as Session Expiry Interval. Off: as long as they ask for, which is for ever where a
@@ -582,13 +582,13 @@ keys! {
 keys! {
     /// Shared subscriptions, `$share/GROUP/FILTER`: each message goes to one member of the group.
     pub struct Shared = "[shared]", applies Restart, given() {
-        /// Which one. `round-robin`: the next one in turn that takes a message. `key-ordered`: messages with one key go to
-        /// one member and keep their order while it is connected; what it has not acknowledged when it goes, goes to
-        /// another before anything newer of that key, except what it was sent with QoS 2, which stays with it.
+        /// The member that gets a message. `round-robin`: the next member in turn that accepts a message. `key-ordered`:
+        /// messages with one key go to one member, and keep their order while this member is connected. When it leaves, its
+        /// unacknowledged messages go to another member, before newer messages of the same key. Messages that it was sent with
+        /// QoS 2 stay with it.
         dispatch: Dispatch { kind: Choice<Dispatch>, default: Dispatch::RoundRobin }
-        /// What messages that keep their order have in common: `publisher`, the client that has published them, or
-        /// `property:NAME`, the value of their first User Property of that name; those without one have their publisher's
-        /// key.
+        /// The key of messages that keep their order. `publisher`: the client that has published them. `property:NAME`: the
+        /// value of their first User Property of that name; messages without one have their publisher's key.
         key: SharedKey { kind: KeyOf, default: SharedKey::Publisher }
     }
 }
@@ -607,8 +607,7 @@ impl Words for Dispatch {
         &[("round-robin", Self::RoundRobin), ("key-ordered", Self::KeyOrdered)];
 }
 
-/// Maximum number of messages in flight. At least half of all packet identifiers are free, so a free one is found
-/// at once.
+/// Maximum number of messages in flight. At least half of all packet identifiers are free, so a free one is found at once.
 const INFLIGHT_MAX: u16 = 32_767;
 
 /// The consequence for a message that does not fit into a queue.
@@ -650,8 +649,8 @@ const MEMORY_MAX: u64 = 64 << 40;
 pub(crate) const QUEUE_BYTES_MIN: u64 = 64 << 10;
 
 keys! {
-    /// The journal in `data_dir`, to which everything that must last is appended before it is acknowledged. It is a row of
-    /// files, segments, of which the oldest is written anew when nothing in it is needed any more.
+    /// The journal in `data_dir`, to which everything that must last is appended before it is acknowledged. The journal
+    /// consists of numbered files, the segments. The oldest segment is reused when nothing in it is needed any more.
     pub struct Journal = "[journal]", applies Restart, given(packet_bytes: u32) {
         /// The length of a segment while there are few: a new journal takes three or four of them. A power of two, and at
         /// least four times `packet_bytes`.
@@ -666,20 +665,20 @@ keys! {
             kind: Size<u32>, auto: segment_bytes_min.max(64 * MIB), "64 MiB, or `segment_bytes_min` if that is more",
             bounds: 64 * KIB..=1 << 30,
         }
-        /// The disk that all segments together may take. When they have, what would add to them is refused with reason code
-        /// 0x97 or has to wait, and what frees space goes on.
+        /// The disk space that all segments together may take. When all of it is used, requests that would need more
+        /// are refused with reason code 0x97 or have to wait, and everything that frees space is still accepted.
         disk_bytes: Option<u64> {
             kind: Absent<Size<u64>>, auto: None, "half of what is free when the broker starts, and of what it has",
             bounds: u64::from(256 * KIB)..=u64::MAX >> 1,
         }
-        /// The disk that is left to others: with less of it free no new segment is begun.
+        /// The disk space that is left to other programs: while less is free, no new segment is begun.
         free_bytes: u64 { kind: Size<u64>, default: 64 << 20, bounds: 0..=u64::MAX >> 1 }
     }
 }
 
 keys! {
-    /// What the broker says about itself. Lines that come faster than anybody reads them, or than
-    /// 1,000 a second from one shard, are left out, and one line says how many.
+    /// The log of the broker. Lines that come faster than anybody reads them, or than 1,000 a second from one shard,
+    /// are left out, and one line says how many.
     pub struct Log = "[log]", applies Reload, given() {
         /// The least important lines that are written. `info` has one line per connect, refusal and disconnect.
         level: LogLevel { kind: Choice<LogLevel>, default: LogLevel::Info }

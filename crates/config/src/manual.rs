@@ -43,9 +43,8 @@ The broker runs without any configuration. `pondhawk -c FILE` reads a [TOML](htt
 `pondhawk check FILE` says whether a file is good, and prints all of it with the defaults filled in. Flags override the
 file. A key that does not exist is an error, never ignored.
 
-Sizes are written with their unit (`\"2 MiB\"`, `\"64 KiB\"`) or as a whole number of bytes, durations always with their
-unit (`\"10 s\"`, `\"250 ms\"`, `\"1.5 h\"`; also `min` and `d`). Where the default is *auto*, the file may say `\"auto\"`
-too.
+A size is a text with a unit (`\"2 MiB\"`, `\"64 KiB\"`) or a whole number of bytes. A duration is always a text with a unit
+(`\"10 s\"`, `\"250 ms\"`, `\"1.5 h\"`; also `min` and `d`). If the default is *auto*, the file may say `\"auto\"` too.
 
 Texts may name environment variables: `\"${HOST}:1883\"`. `$${` stands for `${`. A variable such as
 `PONDHAWK_LIMITS_PACKET_BYTES` sets a key, and overrides the file; tables in double brackets have no such variables.

@@ -186,7 +186,7 @@ pub(crate) const DIRECTIVES: &[Directive] = &[
         Global,
         Flag,
         Last,
-        RefusedIfOn("that is the default", "commands under `$CONTROL` are not served"),
+        RefusedIfOn("that is the default", "commands under `$CONTROL/broker` are not served"),
     ),
     new("retry_interval", Global, Text, Adds, Ignored("it has no effect in Mosquitto either")),
     new("set_tcp_nodelay", Global, Flag, Last, Ignored("small packets are always sent without delay")),

@@ -60,7 +60,7 @@ impl WithLedger {
 impl Subject for WithLedger {
     const WORDS: (&'static str, &'static str) = (
         "The ledger on its journal",
-        "A queue holds 100 messages, and for each that comes the oldest is dropped, on the record.",
+        "A queue has 100 messages. For each new message the oldest one is dropped, and the drop is recorded.",
     );
 
     fn commit(&mut self, messages: u64) -> Result<()> {
@@ -120,7 +120,7 @@ impl OnItsOwn {
 
 impl Subject for OnItsOwn {
     const WORDS: (&'static str, &'static str) =
-        ("The journal alone", "Nothing is still true of a record when the space of its segment is wanted.");
+        ("The journal alone", "No record is needed any more when the space of its segment is needed.");
 
     fn commit(&mut self, messages: u64) -> Result<()> {
         let Self { journal, body, queues, last } = self;

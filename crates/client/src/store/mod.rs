@@ -30,8 +30,8 @@ pub trait SessionStore: Send + 'static {
 
     /// Appends bytes, and returns when they would survive a power failure.
     ///
-    /// If the machine fails during the call, any first part of `bytes` may be in the store afterwards, and nothing else may
-    /// have changed.
+    /// If the machine fails during the call, the store may have none, the first part or all of `bytes` afterwards.
+    /// Nothing else may have changed.
     ///
     /// # Errors
     /// The bytes may not be in the store.

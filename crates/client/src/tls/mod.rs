@@ -104,7 +104,8 @@ impl TlsOptions {
         Self::default()
     }
 
-    /// Trusts the authorities of the system in addition to others. Without others, this is the default.
+    /// Trusts the authorities of the system in addition to other trusted authorities. This is the default if no other
+    /// authority is given.
     ///
     /// The environment variables `SSL_CERT_FILE` and `SSL_CERT_DIR` replace the system's locations.
     #[must_use]
