@@ -3,6 +3,7 @@
 mod disk;
 mod hostile;
 mod offline;
+mod shootout;
 mod trouble;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,6 +19,7 @@ use clap::{ArgAction, Args, Subcommand, value_parser};
 pub(crate) use self::disk::{DurableArgs, RecoveryArgs};
 pub(crate) use self::hostile::HostileArgs;
 use self::offline::OfflineArgs;
+pub use self::shootout::ShootoutArgs;
 use self::trouble::{RetainedFloodArgs, SharedQueueArgs, SlowConsumerArgs, StormArgs};
 use crate::error::Error;
 use crate::exchange::Quality;
@@ -335,6 +337,16 @@ pub(crate) struct ComparisonArgs {
     /// Writes every run to a file too
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+}
+
+impl ComparisonArgs {
+    /// Whether it names a server, a processor, or anything else than the version.
+    pub(crate) fn is_chosen(&self) -> bool {
+        let names_servers = !(self.hosts.is_empty() && self.servers.is_empty() && self.commands.is_empty());
+        let names_processors = self.server_cpu.is_some() || self.pin.is_some() || self.threads != 1;
+        let is_added = self.with_mosquitto || self.with_relay;
+        names_servers || names_processors || is_added || self.repeat != 1 || self.json.is_some()
+    }
 }
 
 #[derive(Debug, Args)]

@@ -104,7 +104,7 @@ impl Run {
 }
 
 /// A number that no other run of the last hour has, on this machine or another.
-fn new_run_id() -> RunId {
+pub(crate) fn new_run_id() -> RunId {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     // Multiplied, so that runs that start together on several machines differ in more than their last bits.
     let mixed = (now.as_nanos() ^ u128::from(std::process::id())).wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -38,6 +38,7 @@ mod scratch;
 mod sequence;
 mod server;
 mod setup;
+mod shootout;
 mod stage;
 mod table;
 mod yardstick;
@@ -56,7 +57,7 @@ use crate::measure::Generator;
 use crate::relay::Relay;
 use crate::report::Report;
 
-pub use crate::args::BenchArgs;
+pub use crate::args::{BenchArgs, ShootoutArgs};
 pub use crate::error::{Error, Result};
 
 /// Runs a load test and prints its table, or runs the relay.
@@ -98,6 +99,19 @@ pub fn run(args: BenchArgs, own_words: &[&str]) -> Result<ExitCode> {
         BenchCommand::Relay(args) => match Relay::bind(args.begin()?)?.run()? {},
         BenchCommand::Decoy(args) => match Decoy::bind(args.begin()?)?.run()? {},
     }
+}
+
+/// Runs a shoot-out: a comparison of several servers that a file describes, with a report.
+///
+/// Returns success if there is a report, whatever it says about servers.
+///
+/// # Errors
+/// If the description is wrong, no server is installed, or the machine refuses something.
+///
+/// # Signals
+/// As [`run`].
+pub fn shootout(args: &ShootoutArgs) -> Result<ExitCode> {
+    shootout::run(args)
 }
 
 fn compare<T: Test>(test: &T, args: ComparisonArgs, own_words: &[&str]) -> Result<ExitCode> {

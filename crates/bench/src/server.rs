@@ -82,7 +82,7 @@ pub(crate) struct Server {
 
 /// A process that ends when this is dropped; on Linux also when this process ends in a way that drops nothing.
 #[derive(Debug)]
-struct Started {
+pub(crate) struct Started {
     child: Child,
 }
 
@@ -128,7 +128,7 @@ impl Contender {
         let address = free_address()?;
         let mut started = match &self.origin {
             Origin::Running(server) => return Ok(server.find()),
-            Origin::Command(command) => Started::new(shell(command, address), cpus)?,
+            Origin::Command(command) => Started::by_shell(&with_port(command, address), cpus)?,
             Origin::Mosquitto => {
                 let mut started = Started::new(mosquitto(), cpus)?;
                 started.write(&mosquitto_config(address));
@@ -136,8 +136,8 @@ impl Contender {
             }
             Origin::Relay(words) | Origin::Own(words) => Started::new(own(words, address)?, cpus)?,
         };
-        started.wait_until_it_accepts(address, interrupt)?;
-        let process = i32::try_from(started.child.id()).ok().map(Process::new);
+        started.wait_until_it_accepts(address, START_PATIENCE, interrupt)?;
+        let process = started.process();
         Ok(Server { target: Target { address, process }, _started: Some(started) })
     }
 }
@@ -214,6 +214,36 @@ impl Started {
         Ok(Self { child })
     }
 
+    /// Starts a command of the shell, which stays in the foreground.
+    ///
+    /// # Errors
+    /// [`Error::Server`] if there is no shell.
+    pub(crate) fn by_shell(command: &str, cpus: Option<&CpuList>) -> Result<Self> {
+        let mut shell = tied("sh");
+        // `exec`, so that the process that is started is the server and not a shell.
+        shell.arg("-c").arg(format!("exec {command}"));
+        Self::new(shell, cpus)
+    }
+
+    /// Whether the process still runs.
+    pub(crate) fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// The process that was started.
+    pub(crate) fn process(&self) -> Option<Process> {
+        i32::try_from(self.child.id()).ok().map(Process::new)
+    }
+
+    /// Ends the process without a chance to write anything, as a crash does.
+    ///
+    /// # Errors
+    /// If the system does not allow it.
+    pub(crate) fn crash(mut self) -> Result<()> {
+        let ended = self.child.kill().and_then(|()| self.child.wait());
+        ended.map(drop).map_err(Error::io("kill a server"))
+    }
+
     /// Writes all of the server's standard input.
     fn write(&mut self, text: &str) {
         if let Some(mut stdin) = self.child.stdin.take() {
@@ -222,9 +252,18 @@ impl Started {
         }
     }
 
-    fn wait_until_it_accepts(&mut self, address: SocketAddr, interrupt: &Interrupt) -> Result<()> {
+    /// Waits until the server accepts connections.
+    ///
+    /// # Errors
+    /// [`Error::Server`] if it ends, or the time is over; or there was an interrupt.
+    pub(crate) fn wait_until_it_accepts(
+        &mut self,
+        address: SocketAddr,
+        patience: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
         let started = Instant::now();
-        while started.elapsed() < START_PATIENCE {
+        while started.elapsed() < patience {
             interrupt.check()?;
             if accepts(address) {
                 return Ok(());
@@ -236,7 +275,7 @@ impl Started {
             }
             thread::sleep(LOOK_INTERVAL);
         }
-        Err(Error::Server(format!("did not accept connections within {START_PATIENCE:?}")))
+        Err(Error::Server(format!("did not accept connections within {patience:?}")))
     }
 
     fn end(&mut self) -> io::Result<()> {
@@ -278,7 +317,10 @@ fn name_and_rest<'a>(text: &'a str, rest: &str) -> std::result::Result<(String, 
 }
 
 /// A loopback address that nobody listens on.
-fn free_address() -> Result<SocketAddr> {
+///
+/// # Errors
+/// If the system has no port left.
+pub(crate) fn free_address() -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
     listener.map_err(Error::io("find a free port"))
 }
@@ -294,16 +336,15 @@ fn tied(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-fn is_on_path(program: &str) -> bool {
+/// Whether there is such a program. Debian's folder of servers counts too.
+pub(crate) fn is_on_path(program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    let folders = env::split_paths(&path).chain([SYSTEM_PATH.into()]);
+    folders.map(|folder| folder.join(program)).any(|file| file.is_file())
 }
 
-/// `exec`, so that the process that is started is the server and not a shell.
-fn shell(command: &str, address: SocketAddr) -> Command {
-    let mut shell = tied("sh");
-    shell.arg("-c").arg(format!("exec {}", command.replace(PORT_PLACEHOLDER, &address.port().to_string())));
-    shell
+fn with_port(command: &str, address: SocketAddr) -> String {
+    command.replace(PORT_PLACEHOLDER, &address.port().to_string())
 }
 
 /// A server of this program.
@@ -364,7 +405,7 @@ mod tests {
         use std::os::unix::process::ExitStatusExt;
 
         let start = || {
-            let started = Started::new(shell("sleep 1000", free_address().unwrap()), None).unwrap();
+            let started = Started::by_shell("sleep 1000", None).unwrap();
             let name = format!("/proc/{}/comm", started.child.id());
             let began = Instant::now();
             // Until then it is on its way through the programs that tie it.

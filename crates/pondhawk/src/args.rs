@@ -110,6 +110,7 @@ pub(crate) enum Command {
     Top(Box<TopArguments>),
     /// Load tests, for this broker and any other
     Bench(Box<bench::BenchArgs>),
+    Shootout(Box<bench::ShootoutArgs>),
     /// Print the completions of this program for a shell
     Completions {
         /// The shell that will read them

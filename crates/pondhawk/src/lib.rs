@@ -91,6 +91,9 @@ pub fn run(file_layer: FileLayer) -> ExitCode {
         Some(Command::Top(arguments)) => top::top(&arguments),
         Some(Command::Explain(arguments)) => operate::explain(&arguments),
         Some(Command::Bench(arguments)) => run_bench(*arguments),
+        Some(Command::Shootout(arguments)) => {
+            bench::shootout(&arguments).unwrap_or_else(|error| fail(&format!("error: {error}")))
+        }
         Some(Command::Completions { shell }) => print_completions(shell),
         Some(Command::Man { dir }) => match clap_mangen::generate_to(args::described(), &dir) {
             Ok(()) => ExitCode::SUCCESS,

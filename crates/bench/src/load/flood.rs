@@ -121,6 +121,17 @@ impl Pattern {
     }
 }
 
+impl FloodTest {
+    /// Deliveries at the size with this index, if each publisher sends one message.
+    pub(crate) fn deliveries_of_one_each(&self, size: usize) -> u64 {
+        let size = u64::from(self.sizes[size]);
+        match self.pattern {
+            Pattern::Pairs => size / 2,
+            Pattern::OneToMany | Pattern::ManyToOne => size,
+        }
+    }
+}
+
 impl Test for FloodTest {
     type Part = Flood;
 

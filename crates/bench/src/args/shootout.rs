@@ -1,0 +1,55 @@
+//! The command line of a shoot-out.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, value_parser};
+
+use super::seconds;
+use crate::host::CpuList;
+
+/// Compare MQTT brokers: an honest, repeatable shoot-out with a report
+///
+/// Starts each server afresh for each run, warms it up, and measures it, in turn with all others, round by round. Every
+/// message is numbered and checked: a server that loses, repeats or reorders messages, or ends, gets a row that says
+/// so. Servers that claim durability are killed while they acknowledge messages. The report is report.html, report.md
+/// and results.json.
+///
+/// Without a file, compares the servers that are installed of those that this program knows.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment, disable_version_flag = true)]
+pub struct ShootoutArgs {
+    /// Description of a shoot-out in TOML: servers, workloads, rounds, processors
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Ten minutes instead of a night
+    #[arg(long, conflicts_with = "file")]
+    pub(crate) quick: bool,
+    /// Only these servers; ratios and findings refer to the first one
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) servers: Vec<String>,
+    /// Only these workloads
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) workloads: Vec<String>,
+    /// Rounds at most, instead of those of the description
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    pub(crate) rounds: Option<u32>,
+    /// Seconds of a run, instead of those of the description
+    #[arg(long, value_name = "SECS", value_parser = seconds)]
+    pub(crate) seconds: Option<Duration>,
+    /// Processors for the servers, instead of those of the description
+    #[arg(long, value_name = "CPUS")]
+    pub(crate) server_cpu: Option<CpuList>,
+    /// Processors for the generator, instead of those of the description
+    #[arg(long, value_name = "CPUS")]
+    pub(crate) pin: Option<CpuList>,
+    /// Folder of the report, which is made
+    #[arg(short, long, value_name = "DIR", default_value = "shootout")]
+    pub(crate) output: PathBuf,
+    /// Print servers and workloads, and whether the servers are installed
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Make the report again from the figures in a results.json
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "quick", "list"])]
+    pub(crate) report_of: Option<PathBuf>,
+}

@@ -1,0 +1,239 @@
+//! Claims of durability: is everything there after SIGKILL that the server had acknowledged?
+//!
+//! ```text
+//! subscriber: session that lasts, QoS 1 ── leaves                                       ── comes back, reads
+//! publisher:                               QoS 1, 100 unacknowledged, for some seconds ──X
+//! server:                                                                              SIGKILL ── starts again
+//! ```
+//!
+//! SIGKILL is kinder than a power cut: the system still writes what the server has handed over.
+
+use std::collections::BTreeSet;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use wire::{
+    Connect, Connected, Delivery, Packet, PacketId, PubAck, PubAckReason, Publish, Qos, Role, Utf8, Version,
+};
+
+use super::peer::{Peer, Recipe};
+use super::results::Claim;
+use crate::error::{Error, Result};
+use crate::exchange::packet_id;
+use crate::frames::packet_len;
+use crate::host::CpuList;
+use crate::interrupt::Interrupt;
+use crate::protocol::{packet_in, subscribe, to_bytes, topic_name};
+
+/// All servers speak it.
+const VERSION: Version = Version::V3_1_1;
+
+/// Messages that the publisher has unacknowledged.
+const WINDOW: u64 = 100;
+
+/// Bytes of a payload; the first eight are the number of the message.
+const PAYLOAD_LEN: usize = 100;
+
+/// Time that a server may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Time without a message after which no more are expected.
+const SILENCE: Duration = Duration::from_secs(3);
+
+const TOPIC: &str = "claims/messages";
+
+/// Publishes for a while, kills the server, starts it again, and counts. `None` if the server claims nothing.
+///
+/// # Errors
+/// If the machine refuses something, or there is an interrupt. A fault of the server is part of the result.
+pub(super) fn check(
+    peer: &Peer,
+    seconds: f64,
+    cpus: Option<&CpuList>,
+    interrupt: &Interrupt,
+) -> Result<Option<Claim>> {
+    let Some(recipe) = peer.durable_recipe()? else { return Ok(None) };
+    let durable = peer.entry.durable.as_ref();
+    let mut claim = Claim {
+        server: peer.name().to_owned(),
+        claim: durable.map(|durable| durable.claim.clone()).unwrap_or_default(),
+        command: durable.map(|durable| durable.command.clone()).unwrap_or_default(),
+        acknowledged: 0,
+        seconds: 0.0,
+        lost: 0,
+        failure: None,
+    };
+    match put_to_test(&recipe, &mut claim, Duration::from_secs_f64(seconds), cpus, interrupt) {
+        Err(Error::Server(what)) => claim.failure = Some(what),
+        Err(error) => return Err(error),
+        Ok(()) => {}
+    }
+    Ok(Some(claim))
+}
+
+fn put_to_test(
+    recipe: &Recipe<'_>,
+    claim: &mut Claim,
+    time: Duration,
+    cpus: Option<&CpuList>,
+    interrupt: &Interrupt,
+) -> Result<()> {
+    let (server, _) = recipe.launch(cpus, interrupt)?;
+    let address = recipe.address();
+    let mut subscriber = Client::connect(address, "claims-subscriber", false)?;
+    subscriber.send(&subscribe(PacketId::MIN, TOPIC, Qos::AtLeastOnce, VERSION))?;
+    subscriber.wait_for(|packet| matches!(packet, Packet::SubAck(_)).then_some(()))?;
+    subscriber.leave()?;
+    let began = Instant::now();
+    claim.acknowledged = publish(address, began + time, interrupt)?;
+    claim.seconds = began.elapsed().as_secs_f64();
+    server.crash()?;
+    let (_server, _) = recipe.launch(cpus, interrupt)?;
+    let mut subscriber = Client::connect(address, "claims-subscriber", false)?;
+    let arrived = subscriber.receive_until_silence(interrupt)?;
+    let kept = arrived.range(..claim.acknowledged).count();
+    claim.lost = claim.acknowledged - u64::try_from(kept).unwrap_or_default();
+    Ok(())
+}
+
+/// Publishes until the time is over. Returns the number of messages at the front of all that are acknowledged.
+fn publish(address: SocketAddr, until: Instant, interrupt: &Interrupt) -> Result<u64> {
+    let mut publisher = Client::connect(address, "claims-publisher", true)?;
+    let (mut sent, mut acknowledged) = (0, BTreeSet::new());
+    let mut front = 0;
+    while Instant::now() < until {
+        interrupt.check()?;
+        let mut bytes = Vec::new();
+        while sent < front + WINDOW {
+            bytes.extend(message(sent));
+            sent += 1;
+        }
+        publisher.send(&bytes)?;
+        // At least one answer, and all that are there.
+        let id = publisher.wait_for(|packet| match packet {
+            Packet::PubAck(answer) => Some(u64::from(answer.packet_id.value())),
+            _ => None,
+        })?;
+        acknowledged.insert(number_of(id, front));
+        while acknowledged.remove(&front) {
+            front += 1;
+        }
+    }
+    Ok(front)
+}
+
+/// The PUBLISH with this number.
+fn message(number: u64) -> Vec<u8> {
+    let mut payload = vec![0; PAYLOAD_LEN];
+    payload[..8].copy_from_slice(&number.to_le_bytes());
+    let delivery = Delivery::AtLeastOnce { packet_id: packet_id(number), dup: false };
+    to_bytes(Publish { delivery, ..Publish::new(topic_name(TOPIC), &payload) }, VERSION)
+}
+
+/// The number of the message with this identifier that is not below `front`, and closest to it.
+fn number_of(id: u64, front: u64) -> u64 {
+    let round = u64::from(u16::MAX);
+    front + (id - 1 + round - front % round) % round
+}
+
+/// A blocking client.
+struct Client {
+    stream: TcpStream,
+    received: Vec<u8>,
+}
+
+impl Client {
+    fn connect(address: SocketAddr, client_id: &str, clean_start: bool) -> Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(refused)?;
+        stream.set_nodelay(true).map_err(refused)?;
+        let mut client = Self { stream, received: Vec::new() };
+        let client_id = Utf8::new(client_id).expect("a client id has letters");
+        let mut connect = Connect::new(VERSION, client_id);
+        connect.clean_start = clean_start;
+        client.send(&to_bytes(connect, VERSION))?;
+        let is_accepted = client.wait_for(|packet| match packet {
+            Packet::ConnAck(answer) => Some(matches!(answer.outcome, Connected::Accepted { .. })),
+            _ => None,
+        })?;
+        if is_accepted { Ok(client) } else { Err(Error::Server("refused a client".to_owned())) }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> Result<()> {
+        self.stream.write_all(bytes).map_err(refused)
+    }
+
+    /// Sends DISCONNECT, and waits until the server has closed the connection.
+    fn leave(mut self) -> Result<()> {
+        self.send(&to_bytes(wire::Disconnect::default(), VERSION))?;
+        self.stream.set_read_timeout(Some(PATIENCE)).map_err(refused)?;
+        // A server that does not close it has got the packet all the same.
+        let _ = self.stream.read_to_end(&mut Vec::new());
+        Ok(())
+    }
+
+    /// Reads packets until one is what is looked for.
+    fn wait_for<T>(&mut self, mut wanted: impl FnMut(&Packet<'_>) -> Option<T>) -> Result<T> {
+        loop {
+            let packet = self.next_packet(PATIENCE)?;
+            let packet = packet.ok_or_else(|| Error::Server("did not answer within 10 s".to_owned()))?;
+            if let Some(found) = wanted(&packet_in(&packet, Some(VERSION), Role::Server)?) {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Acknowledges all messages that come. Returns their numbers.
+    fn receive_until_silence(&mut self, interrupt: &Interrupt) -> Result<BTreeSet<u64>> {
+        let mut arrived = BTreeSet::new();
+        while let Some(packet) = self.next_packet(SILENCE)? {
+            interrupt.check()?;
+            let Packet::Publish(publish) = packet_in(&packet, Some(VERSION), Role::Server)? else { continue };
+            let number = publish.payload.first_chunk().map(|number| u64::from_le_bytes(*number));
+            arrived.extend(number);
+            if let Delivery::AtLeastOnce { packet_id, .. } = publish.delivery {
+                self.send(&to_bytes(PubAck::new(packet_id, PubAckReason::Success), VERSION))?;
+            }
+        }
+        Ok(arrived)
+    }
+
+    /// The next packet; `None` if none comes in this time.
+    fn next_packet(&mut self, patience: Duration) -> Result<Option<Vec<u8>>> {
+        loop {
+            let len = packet_len(&self.received)?;
+            if let Some(len) = len.filter(|len| *len <= self.received.len()) {
+                return Ok(Some(self.received.drain(..len).collect()));
+            }
+            self.stream.set_read_timeout(Some(patience)).map_err(refused)?;
+            let mut buffer = [0; 64 << 10];
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err(Error::Server("closed the connection".to_owned())),
+                Ok(len) => self.received.extend(&buffer[..len]),
+                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
+                    return Ok(None);
+                }
+                Err(error) => return Err(refused(error)),
+            }
+        }
+    }
+}
+
+fn refused(error: io::Error) -> Error {
+    Error::Server(format!("broke a connection: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_acknowledgement_belongs_to_the_next_message_with_its_identifier() {
+        for front in [0, 1, 65_534, 65_535, 65_536, 1_000_000] {
+            for ahead in [0, 1, 99] {
+                let id = u64::from(packet_id(front + ahead).value());
+                assert_eq!(number_of(id, front), front + ahead);
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The file that describes a shoot-out: servers, workloads, sizes, rounds and processors.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::error::{Error, Result};
+
+/// The servers that are known without a file.
+const PEERS: &str = include_str!("peers.toml");
+
+/// The full comparison, and the short one.
+const FULL: &str = include_str!("full.toml");
+const QUICK: &str = include_str!("quick.toml");
+
+/// Smallest number of rounds from which an interval can be estimated.
+const ROUNDS_MIN: u32 = 2;
+
+/// A comparison as its file describes it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Description {
+    pub(super) title: String,
+    /// Names of the servers to compare, of this file or known ones. The first one is the one that ratios refer to.
+    pub(super) servers: Vec<String>,
+    /// Rounds of each workload, at least.
+    pub(super) rounds_min: u32,
+    /// Rounds of each workload, at most.
+    pub(super) rounds_max: u32,
+    /// Rounds end when half of the interval of a rate is at most this share of the rate.
+    pub(super) precision: f64,
+    /// Time that a run takes, where the number of messages can be chosen. The warm-up before it takes a quarter.
+    pub(super) seconds: f64,
+    /// Processors for servers and for the generator, such as `0` or `0,2-3`.
+    #[serde(default)]
+    pub(super) server_cpus: Option<String>,
+    #[serde(default)]
+    pub(super) generator_cpus: Option<String>,
+    /// Servers beside the known ones, or in their place.
+    #[serde(default, rename = "server")]
+    pub(super) own_servers: Vec<ServerEntry>,
+    #[serde(rename = "workload")]
+    pub(super) workloads: Vec<WorkloadEntry>,
+    /// Whether claims of durability are checked with SIGKILL.
+    #[serde(default)]
+    pub(super) check_claims: bool,
+}
+
+/// A server, and its configuration for fairness.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ServerEntry {
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) language: String,
+    /// A file that exists, or a program on the path, if the server is installed.
+    pub(super) program: String,
+    /// A command whose first line has the version.
+    #[serde(default)]
+    pub(super) version: Option<String>,
+    /// The command in the foreground. `{port}`, `{dir}` (an empty folder), `{peers}` and `{self}` are replaced.
+    pub(super) command: String,
+    /// Files in `{dir}` that the command reads, by name. The same words are replaced.
+    #[serde(default)]
+    pub(super) files: BTreeMap<String, String>,
+    /// Time limit for the start.
+    #[serde(default = "start_secs")]
+    pub(super) start_secs: u64,
+    /// Highest QoS that the server supports.
+    #[serde(default = "qos_max")]
+    pub(super) qos_max: u8,
+    /// Versions of MQTT.
+    #[serde(default = "versions")]
+    pub(super) versions: Vec<String>,
+    /// Settings with their reasons, a sentence each.
+    #[serde(default)]
+    pub(super) fairness: Vec<String>,
+    /// Known limits of the server that matter to a reader of its figures.
+    #[serde(default)]
+    pub(super) notes: Vec<String>,
+    /// Settings with which acknowledged messages survive a crash, if the server claims that.
+    #[serde(default)]
+    pub(super) durable: Option<Durable>,
+    /// Whether the recipe was tried by the authors of this program.
+    #[serde(default = "yes")]
+    pub(super) tried: bool,
+}
+
+/// A claim of durability, and the settings for it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Durable {
+    pub(super) command: String,
+    #[serde(default)]
+    pub(super) files: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) claim: String,
+}
+
+/// One test on all servers.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WorkloadEntry {
+    pub(super) name: String,
+    pub(super) title: String,
+    #[serde(default)]
+    pub(super) text: String,
+    /// The words behind `pondhawk bench`.
+    pub(super) bench: String,
+    /// Shares of a server's best rate at which latency is measured, after the rate itself.
+    #[serde(default)]
+    pub(super) shares_of_best: Vec<f64>,
+    /// Rounds of this workload, if not those of all.
+    #[serde(default)]
+    pub(super) rounds_max: Option<u32>,
+    /// Whether the relay can take part.
+    #[serde(default)]
+    pub(super) with_relay: bool,
+}
+
+impl Description {
+    /// Reads a file, or the built-in description if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Arguments`] with the place of a mistake in the file; or the file cannot be read.
+    pub(super) fn read(file: Option<&Path>, is_quick: bool) -> Result<Self> {
+        let (name, text) = match file {
+            Some(path) => {
+                let read = std::fs::read_to_string(path);
+                (path.display().to_string(), read.map_err(Error::io(format!("read {}", path.display())))?)
+            }
+            None => ("the built-in description".to_owned(), if is_quick { QUICK } else { FULL }.to_owned()),
+        };
+        let in_file = |what: String| Error::Arguments(format!("{name}: {what}"));
+        let read: Self = toml::from_str(&text).map_err(|error| in_file(error.to_string()))?;
+        if read.rounds_min < ROUNDS_MIN || read.rounds_max < read.rounds_min {
+            let what =
+                format!("`rounds_min` is at least {ROUNDS_MIN}, and `rounds_max` at least `rounds_min`");
+            return Err(in_file(what));
+        }
+        if !(read.seconds > 0.0 && read.precision > 0.0) {
+            return Err(in_file("`seconds` and `precision` are more than 0".to_owned()));
+        }
+        Ok(read)
+    }
+
+    /// The servers to compare, in their order.
+    ///
+    /// # Errors
+    /// [`Error::Arguments`] with the known names, if there is no server with a name.
+    pub(super) fn chosen_servers(&self, names: &[String]) -> Result<Vec<ServerEntry>> {
+        let names = if names.is_empty() { &self.servers } else { names };
+        let known = self.known_servers()?;
+        let find = |name: &String| {
+            known.iter().find(|server| server.name == *name).cloned().ok_or_else(|| {
+                let all: Vec<&str> = known.iter().map(|server| server.name.as_str()).collect();
+                Error::Arguments(format!("there is no server `{name}`; there are: {}", all.join(", ")))
+            })
+        };
+        names.iter().map(find).collect()
+    }
+
+    /// All servers that a shoot-out may name. A server of the file takes the place of a known one.
+    ///
+    /// # Errors
+    /// If the table of known servers is wrong.
+    pub(super) fn known_servers(&self) -> Result<Vec<ServerEntry>> {
+        let mut known = peers()?;
+        known.retain(|server| self.own_servers.iter().all(|own| own.name != server.name));
+        Ok(self.own_servers.iter().cloned().chain(known).collect())
+    }
+
+    /// The workloads with these names, or all.
+    ///
+    /// # Errors
+    /// [`Error::Arguments`] with the names that exist.
+    pub(super) fn chosen_workloads(&self, names: &[String]) -> Result<Vec<WorkloadEntry>> {
+        let all = &self.workloads;
+        if let Some(unknown) = names.iter().find(|name| all.iter().all(|workload| workload.name != **name)) {
+            let all: Vec<&str> = all.iter().map(|workload| workload.name.as_str()).collect();
+            let all = all.join(", ");
+            return Err(Error::Arguments(format!("there is no workload `{unknown}`; there are: {all}")));
+        }
+        let is_chosen = |workload: &&WorkloadEntry| names.is_empty() || names.contains(&workload.name);
+        Ok(all.iter().filter(is_chosen).cloned().collect())
+    }
+}
+
+fn peers() -> Result<Vec<ServerEntry>> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Peers {
+        server: Vec<ServerEntry>,
+    }
+    let read: Peers =
+        toml::from_str(PEERS).map_err(|error| Error::Arguments(format!("peers.toml: {error}")))?;
+    Ok(read.server)
+}
+
+fn start_secs() -> u64 {
+    15
+}
+
+fn qos_max() -> u8 {
+    2
+}
+
+fn versions() -> Vec<String> {
+    ["3.1.1", "5"].map(str::to_owned).to_vec()
+}
+
+fn yes() -> bool {
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_descriptions_name_servers_and_workloads_that_exist() {
+        for is_quick in [false, true] {
+            let description = Description::read(None, is_quick).unwrap();
+            assert!(!description.chosen_servers(&[]).unwrap().is_empty());
+            assert!(!description.chosen_workloads(&[]).unwrap().is_empty());
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_those_that_exist() {
+        let description = Description::read(None, true).unwrap();
+        let error = description.chosen_servers(&["mosquitoo".to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("`mosquitoo`") && error.contains("mosquitto"), "{error}");
+        let error = description.chosen_workloads(&["lodtest".to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("`lodtest`") && error.contains("loadtest"), "{error}");
+    }
+
+    #[test]
+    fn a_mistake_in_a_file_is_reported_with_its_line() {
+        let folder = std::env::temp_dir().join(format!("pondhawk-description-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("shootout.toml");
+        std::fs::write(&file, "title = \"mine\"\nround_max = 3\n").unwrap();
+        let error = Description::read(Some(&file), false).unwrap_err().to_string();
+        assert!(error.contains("shootout.toml") && error.contains("line 2"), "{error}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,310 @@
+//! Findings in words, made from the figures alone.
+
+use super::results::{Cell, Measure, Results, Workload};
+use super::statistics::{Estimate, Verdict};
+use crate::figure;
+
+/// The relay forwards bytes without a protocol: it is a ceiling, and no rival.
+pub(super) const RELAY: &str = "relay";
+
+/// A quantity with its name, and whether more of it is better.
+pub(super) struct Quantity {
+    pub(super) measure: Measure,
+    pub(super) name: &'static str,
+    pub(super) more_is_better: bool,
+    pub(super) text: fn(f64) -> String,
+}
+
+/// The quantities of a report, in its order.
+pub(super) const QUANTITIES: [Quantity; 8] = [
+    Quantity {
+        measure: Measure::MessagesPerSec,
+        name: "messages per second",
+        more_is_better: true,
+        text: figure::quantity,
+    },
+    Quantity {
+        measure: Measure::CpuSecsPerMillion,
+        name: "CPU seconds per million messages",
+        more_is_better: false,
+        text: figure::quantity,
+    },
+    Quantity {
+        measure: Measure::Latency(5_000),
+        name: "latency, p50",
+        more_is_better: false,
+        text: milliseconds,
+    },
+    Quantity {
+        measure: Measure::Latency(9_900),
+        name: "latency, p99",
+        more_is_better: false,
+        text: milliseconds,
+    },
+    Quantity {
+        measure: Measure::Latency(9_990),
+        name: "latency, p99.9",
+        more_is_better: false,
+        text: milliseconds,
+    },
+    Quantity {
+        measure: Measure::PeakBytes,
+        name: "largest resident memory",
+        more_is_better: false,
+        text: figure::bytes,
+    },
+    Quantity {
+        measure: Measure::AfterBytes,
+        name: "resident memory after the clients have gone",
+        more_is_better: false,
+        text: figure::bytes,
+    },
+    Quantity {
+        measure: Measure::ConnectionBytes,
+        name: "memory per connection",
+        more_is_better: false,
+        text: figure::bytes,
+    },
+];
+
+/// Findings under headings.
+pub(super) struct Findings {
+    /// Where the first server is worse than another.
+    pub(super) defeats: Vec<String>,
+    /// Messages lost, duplicated or out of order.
+    pub(super) faults: Vec<String>,
+    /// Runs that did not end.
+    pub(super) failures: Vec<String>,
+    /// The order of the servers in each workload, by messages per second.
+    pub(super) rankings: Vec<String>,
+}
+
+impl Findings {
+    pub(super) fn of(results: &Results) -> Self {
+        Self {
+            defeats: defeats(results),
+            faults: results.workloads.iter().flat_map(|workload| faults(results, workload)).collect(),
+            failures: results.workloads.iter().flat_map(|workload| failures(results, workload)).collect(),
+            rankings: results.workloads.iter().flat_map(|workload| rankings(results, workload)).collect(),
+        }
+    }
+}
+
+/// A cell whose figures may be compared: all messages came, as often and in the order in which they were sent.
+pub(super) fn is_sound(cell: &Cell) -> bool {
+    cell.failure().is_none() && !cell.faults().any()
+}
+
+fn defeats(results: &Results) -> Vec<String> {
+    let Some(subject) = results.present().next().map(|server| server.name.clone()) else { return Vec::new() };
+    let mut defeats = Vec::new();
+    for workload in &results.workloads {
+        for size in 0..workload.sizes.len() {
+            let Some(own) = workload.cell(&subject, size) else { continue };
+            for quantity in &QUANTITIES {
+                let Some(estimate) = own.estimate(quantity.measure) else { continue };
+                let better = better_than(results, workload, size, quantity, &subject, estimate);
+                if !better.is_empty() {
+                    let (title, name) = (&workload.title, &workload.sizes[size].name);
+                    let own = (quantity.text)(estimate.mean);
+                    let better = better.join(", ");
+                    let what = quantity.name;
+                    defeats.push(format!("{title}, {name}: {what}: {better}; {subject} has {own}."));
+                }
+            }
+        }
+    }
+    defeats
+}
+
+/// Servers with better figures, and these figures.
+fn better_than(
+    results: &Results,
+    workload: &Workload,
+    size: usize,
+    quantity: &Quantity,
+    subject: &str,
+    own: Estimate,
+) -> Vec<String> {
+    let wanted = if quantity.more_is_better { Verdict::More } else { Verdict::Less };
+    let others = results.present().filter(|server| server.name != subject && server.name != RELAY);
+    let better = others.filter_map(|server| {
+        let cell = workload.cell(&server.name, size).filter(|cell| is_sound(cell))?;
+        let estimate = cell.estimate(quantity.measure)?;
+        (estimate.against(own) == wanted)
+            .then(|| format!("{} has {}", server.name, (quantity.text)(estimate.mean)))
+    });
+    better.collect()
+}
+
+/// A sentence for each server that did not deliver every message once and in order.
+fn faults(results: &Results, workload: &Workload) -> Vec<String> {
+    let of = |name: &str| {
+        let mut faulty = (0..workload.sizes.len()).filter_map(|size| {
+            let faults = workload.cell(name, size)?.faults();
+            faults.any().then_some((size, faults))
+        });
+        let (first, faults) = faulty.next()?;
+        let and_more = if faulty.next().is_some() { ", and in further columns" } else { "" };
+        let share = if faults.share_lost() >= 0.001 {
+            format!("{:.1} %", faults.share_lost() * 100.0)
+        } else {
+            format!("{} of {}", faults.lost, faults.messages + faults.lost)
+        };
+        let counts = [
+            (faults.lost, format!("loses {share} of the messages")),
+            (faults.duplicated, format!("delivers {} messages again", faults.duplicated)),
+            (faults.out_of_order, format!("delivers {} messages out of order", faults.out_of_order)),
+            (faults.unexpected, format!("sends {} packets that nobody expects", faults.unexpected)),
+        ];
+        let counts: Vec<_> =
+            counts.into_iter().filter(|(count, _)| *count > 0).map(|(_, text)| text).collect();
+        let (title, size) = (&workload.title, &workload.sizes[first].name);
+        Some(format!("{name} {} in {title}, {size}{and_more}.", counts.join(", ")))
+    };
+    results.present().filter_map(|server| of(&server.name)).collect()
+}
+
+fn failures(results: &Results, workload: &Workload) -> Vec<String> {
+    let of = |name: &str| {
+        let failed = |size: usize| Some((size, workload.cell(name, size)?.failure()?.to_owned()));
+        let (size, why) = (0..workload.sizes.len()).find_map(failed)?;
+        Some(format!("{name}, {}, {}: {why}.", workload.title, workload.sizes[size].name))
+    };
+    results.present().filter_map(|server| of(&server.name)).collect()
+}
+
+/// For each size the servers from the fastest on. “=” stands where the intervals overlap.
+fn rankings(results: &Results, workload: &Workload) -> Vec<String> {
+    let ranking = |size: usize| {
+        if workload.sizes[size].share_of_best.is_some() {
+            // Everybody has a rate of its own there.
+            return None;
+        }
+        let ranked = ranked(results, workload, size, &QUANTITIES[0]);
+        let (first, rest) = ranked.split_first()?;
+        let mut text = first.0.clone();
+        let mut before = first;
+        for server in rest {
+            let sign = if before.1.against(server.1) == Verdict::NoDifference { "=" } else { ">" };
+            text.push_str(&format!(" {sign} {}", server.0));
+            before = server;
+        }
+        Some(format!("{}, {}: {text}.", workload.title, workload.sizes[size].name))
+    };
+    (0..workload.sizes.len()).filter_map(ranking).collect()
+}
+
+/// The servers whose figures may be compared, the best first.
+pub(super) fn ranked(
+    results: &Results,
+    workload: &Workload,
+    size: usize,
+    quantity: &Quantity,
+) -> Vec<(String, Estimate)> {
+    let estimate = |name: &str| {
+        let cell = workload.cell(name, size).filter(|cell| is_sound(cell))?;
+        Some((name.to_owned(), cell.estimate(quantity.measure)?))
+    };
+    let mut ranked: Vec<_> = results.present().filter_map(|server| estimate(&server.name)).collect();
+    ranked.sort_by(|(_, a), (_, b)| {
+        let order = a.mean.total_cmp(&b.mean);
+        if quantity.more_is_better { order.reverse() } else { order }
+    });
+    ranked
+}
+
+pub(super) fn milliseconds(value: f64) -> String {
+    figure::duration(std::time::Duration::from_secs_f64(value / 1e3))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::results::{Machine, Run, Server, Size};
+    use super::*;
+
+    fn server(name: &str) -> Server {
+        Server {
+            name: name.into(),
+            language: "Rust".into(),
+            version: "1".into(),
+            command: "command".into(),
+            files: Vec::new(),
+            fairness: vec!["setting: reason".into()],
+            notes: Vec::new(),
+            absence: None,
+        }
+    }
+
+    fn run(per_sec: u64, lost: u64) -> Run {
+        Run { messages: per_sec, seconds: 1.0, lost, cpu_secs: Some(1.0), ..Run::default() }
+    }
+
+    fn cell(server: &str, size: usize, runs: Vec<Run>) -> Cell {
+        Cell { server: server.into(), size, skipped: None, runs }
+    }
+
+    /// Two sizes; `other` is faster at the first one, and loses a tenth at the second one.
+    pub(in super::super) fn results() -> Results {
+        let size = |name: &str, connections| Size { name: name.into(), connections, share_of_best: None };
+        let cells = vec![
+            cell("mine", 0, vec![run(100, 0), run(101, 0)]),
+            cell("other", 0, vec![run(200, 0), run(201, 0)]),
+            cell("relay", 0, vec![run(900, 0), run(901, 0)]),
+            cell("mine", 1, vec![run(100, 0), run(120, 0)]),
+            cell("other", 1, vec![run(900, 100), run(900, 100)]),
+            cell("relay", 1, vec![Run { failure: Some("ended during the run".into()), ..Run::default() }]),
+        ];
+        Results {
+            title: "A shoot-out".into(),
+            command: "pondhawk shootout".into(),
+            machine: Machine {
+                started: 0,
+                processor: "a processor".into(),
+                processors: 2,
+                memory_bytes: 1 << 30,
+                kernel: "6".into(),
+                server_cpus: Some("0".into()),
+                generator_cpus: None,
+                generator: "1".into(),
+            },
+            seconds: 1.0,
+            servers: ["mine", "other", "relay"].map(server).to_vec(),
+            workloads: vec![Workload {
+                name: "loadtest".into(),
+                title: "loadtest".into(),
+                text: "Text.".into(),
+                bench: "loadtest --conns 100,500".into(),
+                sizes: vec![size("100 connections", 100), size("500 connections", 500)],
+                cells,
+            }],
+            claims: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_defeat_is_named_and_one_by_the_relay_or_by_a_server_that_loses_is_none() {
+        let findings = Findings::of(&results());
+        // By rate, and by the processor's time that follows from it.
+        assert_eq!(findings.defeats.len(), 2, "{:?}", findings.defeats);
+        assert_eq!(
+            findings.defeats[0],
+            "loadtest, 100 connections: messages per second: other has 200; mine has 100."
+        );
+    }
+
+    #[test]
+    fn losses_and_failures_have_their_place_and_their_share() {
+        let findings = Findings::of(&results());
+        assert_eq!(findings.faults, ["other loses 10.0 % of the messages in loadtest, 500 connections."]);
+        assert_eq!(findings.failures, ["relay, loadtest, 500 connections: ended during the run."]);
+    }
+
+    #[test]
+    fn no_difference_is_stated_where_there_is_none() {
+        let mut results = results();
+        assert_eq!(Findings::of(&results).rankings[0], "loadtest, 100 connections: relay > other > mine.");
+        results.workloads[0].cells[1].runs = vec![run(90, 0), run(112, 0)];
+        assert_eq!(Findings::of(&results).rankings[0], "loadtest, 100 connections: relay > other = mine.");
+    }
+}

@@ -1,0 +1,234 @@
+//! `pondhawk shootout`: an honest, repeatable comparison of MQTT brokers.
+//!
+//! ```text
+//! description (TOML) ─► peers, workloads ─► course: rounds of runs ─► results ─► report: HTML, Markdown, JSON
+//! ```
+//!
+//! - `description` reads the file, `peer` starts servers, and `workload` is one test.
+//! - `course` has the rounds, and `claims` kills servers that claim durability.
+//! - `results` are the figures. `statistics` says how far apart figures have to be, and `findings` puts them into words.
+//! - `report` makes the pages.
+
+mod claims;
+mod course;
+mod description;
+mod findings;
+mod peer;
+mod report;
+mod results;
+mod statistics;
+mod workload;
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::{env, fs};
+
+use crate::args::ShootoutArgs;
+use crate::error::{Error, Result};
+use crate::host::{self, CpuList};
+use crate::interrupt::Interrupt;
+use crate::measure::Generator;
+
+use self::description::Description;
+use self::peer::{Peer, Places};
+use self::results::{Machine, Results, Server};
+use self::workload::Workload;
+
+/// A run that has not ended after this many times its planned duration has failed.
+const PATIENCE_FACTOR: f64 = 20.0;
+
+/// And not before this time.
+const PATIENCE_MIN: Duration = Duration::from_secs(60);
+
+/// What all runs have in common.
+struct Setting {
+    rounds_min: u32,
+    rounds_max: u32,
+    precision: f64,
+    seconds: f64,
+    run_patience: Duration,
+    server_cpus: Option<CpuList>,
+    generator: Generator,
+    interrupt: Interrupt,
+}
+
+impl Setting {
+    /// Tells the user on standard error what is done now.
+    fn say(&self, what: &str) {
+        eprintln!("{what}");
+    }
+}
+
+/// Compares servers, or makes the report again from figures.
+///
+/// Returns success if there is a report, whatever it says about servers.
+///
+/// # Errors
+/// If the description is wrong, nothing can be compared, the machine refuses something, or there is an interrupt.
+pub(crate) fn run(args: &ShootoutArgs) -> Result<ExitCode> {
+    if let Some(file) = &args.report_of {
+        let text = fs::read_to_string(file).map_err(Error::io(format!("read {}", file.display())))?;
+        let wrong = |error| Error::Arguments(format!("{}: {error}", file.display()));
+        let results: Results = serde_json::from_str(&text).map_err(wrong)?;
+        return write(&results, &args.output);
+    }
+    let description = Description::read(args.file.as_deref(), args.quick)?;
+    let places = Places::find()?;
+    let entries = description.chosen_servers(&args.servers)?;
+    let peers: Vec<Peer> = entries.into_iter().map(|entry| Peer::new(entry, places.clone())).collect();
+    if args.list {
+        list(&peers, &description);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let workloads: Vec<Workload> = description
+        .chosen_workloads(&args.workloads)?
+        .into_iter()
+        .map(Workload::new)
+        .collect::<Result<_>>()?;
+    let connections = workloads.iter().map(Workload::connections_max).max().unwrap_or(0);
+    host::raise_descriptor_limit(connections)?;
+    let setting = setting(args, &description)?;
+    let results = compare(&setting, &description, peers, &workloads);
+    // All servers have ended by now.
+    setting.interrupt.take_effect()?;
+    write(&results?, &args.output)
+}
+
+fn setting(args: &ShootoutArgs, description: &Description) -> Result<Setting> {
+    let cpus = |own: &Option<CpuList>, text: &Option<String>| match (own, text) {
+        (Some(cpus), _) => Ok(Some(cpus.clone())),
+        (None, Some(text)) => text.parse().map(Some).map_err(Error::Arguments),
+        (None, None) => Ok(None),
+    };
+    let rounds_max = args.rounds.unwrap_or(description.rounds_max);
+    let patience = Duration::from_secs_f64(description.seconds * PATIENCE_FACTOR).max(PATIENCE_MIN);
+    Ok(Setting {
+        rounds_min: description.rounds_min.min(rounds_max),
+        rounds_max,
+        precision: description.precision,
+        seconds: args.seconds.map_or(description.seconds, |seconds| seconds.as_secs_f64()),
+        run_patience: patience,
+        server_cpus: cpus(&args.server_cpu, &description.server_cpus)?,
+        generator: Generator {
+            workers: 1,
+            cpus: cpus(&args.pin, &description.generator_cpus)?,
+            version: wire::Version::V3_1_1,
+        },
+        interrupt: Interrupt::on_signals()?,
+    })
+}
+
+fn compare(
+    setting: &Setting,
+    description: &Description,
+    peers: Vec<Peer>,
+    workloads: &[Workload],
+) -> Result<Results> {
+    let started = Instant::now();
+    let machine = machine(setting)?;
+    let servers: Vec<Server> = peers.iter().map(server).collect();
+    for server in &servers {
+        setting.say(&format!(
+            "{}: {}",
+            server.name,
+            server.absence.as_deref().unwrap_or(server.version.as_str())
+        ));
+    }
+    let peers: Vec<Peer> = peers.into_iter().filter(|peer| peer.absence().is_none()).collect();
+    if peers.is_empty() {
+        return Err(Error::Arguments("none of the servers is installed".to_owned()));
+    }
+    let workloads = course::run(setting, &peers, workloads)?;
+    let mut claims = Vec::new();
+    if description.check_claims {
+        for peer in peers.iter().filter(|peer| peer.entry.durable.is_some()) {
+            setting.say(&format!("killed while it acknowledges: {}", peer.name()));
+            let cpus = setting.server_cpus.as_ref();
+            claims.extend(claims::check(peer, setting.seconds, cpus, &setting.interrupt)?);
+        }
+    }
+    Ok(Results {
+        title: description.title.clone(),
+        command: command_line(),
+        machine,
+        seconds: started.elapsed().as_secs_f64(),
+        servers,
+        workloads,
+        claims,
+    })
+}
+
+fn server(peer: &Peer) -> Server {
+    let absence = peer.absence();
+    let version = if absence.is_none() { peer.version() } else { String::new() };
+    let entry = &peer.entry;
+    Server {
+        name: entry.name.clone(),
+        language: entry.language.clone(),
+        version,
+        command: entry.command.clone(),
+        files: entry.files.clone().into_iter().collect(),
+        fairness: entry.fairness.clone(),
+        notes: entry.notes.clone(),
+        absence,
+    }
+}
+
+fn machine(setting: &Setting) -> Result<Machine> {
+    let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let of = |text: &str, field: &str| {
+        let line = text.lines().find(|line| line.starts_with(field)).unwrap_or_default();
+        line.split_once(':').map(|(_, value)| value.trim().to_owned()).unwrap_or_default()
+    };
+    let memory = of(&text("/proc/meminfo"), "MemTotal");
+    let kibibytes: u64 = memory.trim_end_matches(" kB").parse().unwrap_or_default();
+    Ok(Machine {
+        started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+        processor: of(&text("/proc/cpuinfo"), "model name"),
+        processors: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+        memory_bytes: kibibytes * 1024,
+        kernel: text("/proc/sys/kernel/osrelease").trim().to_owned(),
+        server_cpus: setting.server_cpus.as_ref().map(ToString::to_string),
+        generator_cpus: setting.generator.cpus.as_ref().map(ToString::to_string),
+        generator: env!("CARGO_PKG_VERSION").to_owned(),
+    })
+}
+
+/// The command as somebody types it, without the path of the program.
+fn command_line() -> String {
+    let mut words = env::args();
+    let program = words.next().unwrap_or_default();
+    let program = Path::new(&program).file_name().map(|name| name.to_string_lossy().into_owned());
+    program.into_iter().chain(words).collect::<Vec<_>>().join(" ")
+}
+
+fn list(peers: &[Peer], description: &Description) {
+    println!("{}\n\nServers:", description.title);
+    for peer in peers {
+        let state = peer.absence().unwrap_or_else(|| peer.version());
+        println!("  {:<12} {:<11} {state}", peer.name(), peer.entry.language);
+    }
+    println!("\nWorkloads:");
+    for workload in &description.workloads {
+        println!(
+            "  {:<16} {}\n  {:<16} pondhawk bench {}",
+            workload.name, workload.title, "", workload.bench
+        );
+    }
+}
+
+fn write(results: &Results, folder: &Path) -> Result<ExitCode> {
+    fs::create_dir_all(folder).map_err(Error::io(format!("make the directory {}", folder.display())))?;
+    let json =
+        serde_json::to_string_pretty(results).expect("every key is a text, and every value can be written");
+    let markdown = report::markdown(results);
+    for (name, text) in
+        [("results.json", json), ("report.md", markdown.clone()), ("report.html", report::html(results)?)]
+    {
+        let path = folder.join(name);
+        fs::write(&path, text).map_err(Error::io(format!("write {}", path.display())))?;
+    }
+    println!("{markdown}\nThe report is {}.", folder.join("report.html").display());
+    Ok(ExitCode::SUCCESS)
+}

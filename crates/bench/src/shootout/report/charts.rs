@@ -1,0 +1,292 @@
+//! Charts as SVG. Each server has a colour and a sign of its own, so that colour is never the only difference.
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use super::super::findings::{QUANTITIES, ranked};
+use super::super::results::{Measure, Results, Workload};
+use crate::error::{Error, Result};
+use crate::figure;
+
+/// Colours that colour-blind readers tell apart (Okabe and Ito, without yellow on white), and grey.
+const COLOURS: [RGBColor; 8] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 0, 0),
+    RGBColor(119, 119, 119),
+];
+
+const SIZE: (u32, u32) = (860, 400);
+/// Pixels for the names of lines at the right.
+const LABELS: i32 = 130;
+/// Pixels between two of these names.
+const LABEL_STEP: i32 = 15;
+const FONT: (&str, u32) = ("sans-serif", 13);
+
+/// A line of a chart.
+struct Line {
+    name: String,
+    /// Place of the server in the list, which decides its colour.
+    place: usize,
+    points: Vec<(f64, f64)>,
+}
+
+/// Messages per second over connections; `None` if there is one size only.
+///
+/// # Errors
+/// If the chart cannot be drawn.
+pub(super) fn rates(results: &Results, workload: &Workload) -> Result<Option<String>> {
+    let plain = || workload.sizes.iter().enumerate().filter(|(_, size)| size.share_of_best.is_none());
+    if plain().count() < 2 {
+        return Ok(None);
+    }
+    let lines = lines(results, |name| {
+        let point = |(size, heading): (usize, &super::super::results::Size)| {
+            let cell = workload.cell(name, size).filter(|cell| cell.failure().is_none())?;
+            Some((heading.connections as f64, cell.estimate(Measure::MessagesPerSec)?.mean))
+        };
+        plain().filter_map(point).collect()
+    });
+    let axes = Axes {
+        x: "connections",
+        y: "messages per second",
+        x_text: |x| format!("{x:.0}"),
+        y_text: figure::quantity,
+        x_ticks: Vec::new(),
+    };
+    draw(&axes, &lines).map(Some)
+}
+
+/// Latency over percentiles at one size; `None` if it was not measured.
+///
+/// # Errors
+/// If the chart cannot be drawn.
+pub(super) fn latency(results: &Results, workload: &Workload, size: usize) -> Result<Option<String>> {
+    let lines = lines(results, |name| {
+        let Some(cell) = workload.cell(name, size).filter(|cell| cell.failure().is_none()) else {
+            return Vec::new();
+        };
+        let percentiles = cell.runs.iter().flat_map(|run| &run.latency_ms).map(|(percentile, _)| *percentile);
+        let mut percentiles: Vec<f64> = percentiles.filter(|percentile| *percentile < 100.0).collect();
+        percentiles.sort_by(f64::total_cmp);
+        percentiles.dedup();
+        let point = |percentile: f64| {
+            let of_run = |run: &super::super::results::Run| {
+                let at = run.latency_ms.iter().find(|(at, _)| (at - percentile).abs() < 1e-6);
+                at.map(|(_, latency)| *latency)
+            };
+            let all: Vec<f64> = cell.runs.iter().filter_map(of_run).collect();
+            // Messages that are slower: one in two, one in a hundred.
+            Some((100.0 / (100.0 - percentile), figure::median(all).max(1e-3)))
+        };
+        percentiles.into_iter().filter_map(point).collect()
+    });
+    if lines.is_empty() {
+        return Ok(None);
+    }
+    let axes = Axes {
+        x: "percentile",
+        y: "latency",
+        x_text: |x| {
+            let percentile = 100.0 - 100.0 / x;
+            if x < 50.0 {
+                format!("{percentile:.0} %")
+            } else {
+                format!("{percentile:.4} %")
+                    .replace("0000 %", " %")
+                    .replace(". %", " %")
+                    .replace("00 %", " %")
+            }
+        },
+        y_text: super::super::findings::milliseconds,
+        x_ticks: vec![2.0, 10.0, 100.0, 1_000.0, 10_000.0],
+    };
+    draw(&axes, &lines).map(Some)
+}
+
+/// CPU time per message at the largest plain size, as bars; `None` if it was not measured.
+///
+/// # Errors
+/// If the chart cannot be drawn.
+pub(super) fn cpu(results: &Results, workload: &Workload) -> Result<Option<String>> {
+    let Some(size) = workload.sizes.iter().rposition(|size| size.share_of_best.is_none()) else {
+        return Ok(None);
+    };
+    let bars = ranked(results, workload, size, &QUANTITIES[1]);
+    if bars.len() < 2 {
+        return Ok(None);
+    }
+    let height = 60 + 26 * u32::try_from(bars.len()).unwrap_or_default();
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, (SIZE.0, height)).into_drawing_area();
+        draw_bars(&root, results, &bars).map_err(drawing)?;
+    }
+    Ok(Some(svg))
+}
+
+fn draw_bars(
+    root: &DrawingArea<SVGBackend<'_>, Shift>,
+    results: &Results,
+    bars: &[(String, super::super::statistics::Estimate)],
+) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    root.fill(&WHITE)?;
+    let most = bars.iter().map(|(_, bar)| bar.high).fold(f64::MIN_POSITIVE, f64::max);
+    let least = bars.iter().map(|(_, bar)| bar.mean).fold(f64::MAX, f64::min).max(1e-9);
+    let (low, high) = (least / 2.0, most * 2.0);
+    let mut chart = ChartBuilder::on(root)
+        .margin(10)
+        .margin_right(70)
+        .x_label_area_size(36)
+        .y_label_area_size(LABELS)
+        .build_cartesian_2d((low..high).log_scale(), 0.0..bars.len() as f64)?;
+    chart
+        .configure_mesh()
+        .disable_y_mesh()
+        .disable_y_axis()
+        .x_desc("CPU seconds per million messages (logarithmic)")
+        .x_label_formatter(&|x| figure::quantity(*x))
+        .label_style(FONT)
+        .draw()?;
+    for (row, (name, estimate)) in bars.iter().enumerate() {
+        let bottom = (bars.len() - 1 - row) as f64;
+        let colour = COLOURS[place(results, name) % COLOURS.len()];
+        let bar = [(low, bottom + 0.2), (estimate.mean, bottom + 0.8)];
+        chart.draw_series([Rectangle::new(bar, colour.filled())])?;
+        let text = figure::quantity(estimate.mean);
+        let at = chart.backend_coord(&(estimate.mean, bottom + 0.5));
+        root.draw(&Text::new(text, (at.0 + 6, at.1 - 7), FONT))?;
+        root.draw(&Text::new(name.clone(), (10, at.1 - 7), FONT))?;
+    }
+    root.present()?;
+    Ok(())
+}
+
+/// The texts of a chart with two logarithmic axes.
+struct Axes {
+    x: &'static str,
+    y: &'static str,
+    x_text: fn(f64) -> String,
+    y_text: fn(f64) -> String,
+    /// Values with a mark, if they are not those of the points.
+    x_ticks: Vec<f64>,
+}
+
+fn draw(axes: &Axes, lines: &[Line]) -> Result<String> {
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        draw_lines(&root, axes, lines).map_err(drawing)?;
+    }
+    Ok(svg)
+}
+
+fn draw_lines(
+    root: &DrawingArea<SVGBackend<'_>, Shift>,
+    axes: &Axes,
+    lines: &[Line],
+) -> std::result::Result<(), Box<dyn std::error::Error>> {
+    root.fill(&WHITE)?;
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let range = |of: fn(&(f64, f64)) -> f64| {
+        let least = points().map(of).fold(f64::MAX, f64::min).max(1e-9);
+        (least, points().map(of).fold(least, f64::max))
+    };
+    let ((left, right), (bottom, top)) = (range(|point| point.0), range(|point| point.1));
+    let mut chart = ChartBuilder::on(root)
+        .margin(10)
+        .margin_right(LABELS)
+        .x_label_area_size(40)
+        .y_label_area_size(80)
+        .build_cartesian_2d(
+            (left..right * 1.0001).log_scale().with_key_points(marks(axes, lines)),
+            (bottom / 1.5..top * 1.5).log_scale(),
+        )?;
+    chart
+        .configure_mesh()
+        .x_desc(axes.x)
+        .y_desc(axes.y)
+        .x_label_formatter(&|x| (axes.x_text)(*x))
+        .y_label_formatter(&|y| (axes.y_text)(*y))
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(BLACK.mix(0.12))
+        .label_style(FONT)
+        .draw()?;
+    let mut labels = Vec::new();
+    for line in lines {
+        let colour = COLOURS[line.place % COLOURS.len()];
+        chart.draw_series(LineSeries::new(line.points.iter().copied(), colour.stroke_width(2)))?;
+        match line.place % 3 {
+            0 => drop(chart.draw_series(line.points.iter().map(|at| Circle::new(*at, 4, colour.filled())))?),
+            1 => drop(
+                chart
+                    .draw_series(line.points.iter().map(|at| TriangleMarker::new(*at, 5, colour.filled())))?,
+            ),
+            _ => drop(
+                chart.draw_series(line.points.iter().map(|at| Cross::new(*at, 4, colour.stroke_width(2))))?,
+            ),
+        }
+        if let Some(last) = line.points.last() {
+            labels.push((chart.backend_coord(last), line.name.clone(), colour));
+        }
+    }
+    labels.sort_by_key(|(at, ..)| at.1);
+    let mut lowest = i32::MIN;
+    for ((x, y), name, colour) in labels {
+        // Names of lines that end together stand below each other.
+        let y = y.max(lowest);
+        lowest = y + LABEL_STEP;
+        let style = TextStyle::from(FONT).color(&colour);
+        root.draw(&Text::new(name, (x + 10, y - 7), style))?;
+    }
+    root.present()?;
+    Ok(())
+}
+
+/// The marks of the horizontal axis.
+fn marks(axes: &Axes, lines: &[Line]) -> Vec<f64> {
+    let mut marks = axes.x_ticks.clone();
+    if marks.is_empty() {
+        marks = lines.iter().flat_map(|line| &line.points).map(|point| point.0).collect();
+        marks.sort_by(f64::total_cmp);
+        marks.dedup();
+    }
+    marks
+}
+
+/// A line for each server that has points.
+fn lines(results: &Results, points: impl Fn(&str) -> Vec<(f64, f64)>) -> Vec<Line> {
+    let line = |name: &str| Line { name: name.to_owned(), place: place(results, name), points: points(name) };
+    let lines = results.present().map(|server| line(&server.name));
+    lines.filter(|line| !line.points.is_empty()).collect()
+}
+
+fn place(results: &Results, name: &str) -> usize {
+    results.servers.iter().position(|server| server.name == name).unwrap_or_default()
+}
+
+fn drawing(error: impl std::fmt::Display) -> Error {
+    Error::Io { doing: "draw a chart".to_owned(), source: std::io::Error::other(error.to_string()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::findings::tests::results;
+    use super::*;
+
+    #[test]
+    fn a_chart_names_every_server_that_has_points() {
+        let results = results();
+        let svg = rates(&results, &results.workloads[0]).unwrap().unwrap();
+        for name in ["mine", "other", "relay", "connections", "messages per second"] {
+            assert!(svg.contains(name), "{name}: {svg}");
+        }
+        let svg = cpu(&results, &results.workloads[0]).unwrap();
+        assert!(svg.is_none(), "one server alone delivered everything");
+        assert!(latency(&results, &results.workloads[0], 0).unwrap().is_none());
+    }
+}

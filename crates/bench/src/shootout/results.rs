@@ -1,0 +1,217 @@
+//! The figures of a shoot-out, from which every report is made.
+
+use serde::{Deserialize, Serialize};
+
+use super::statistics::Estimate;
+
+/// Everything that a report shows.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Results {
+    pub(super) title: String,
+    /// The command line that made it.
+    pub(super) command: String,
+    pub(super) machine: Machine,
+    /// Duration of the whole shoot-out, in seconds.
+    pub(super) seconds: f64,
+    pub(super) servers: Vec<Server>,
+    pub(super) workloads: Vec<Workload>,
+    /// Results of the checks of durability.
+    pub(super) claims: Vec<Claim>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Machine {
+    /// Seconds since 1970 at the start.
+    pub(super) started: u64,
+    pub(super) processor: String,
+    pub(super) processors: usize,
+    pub(super) memory_bytes: u64,
+    pub(super) kernel: String,
+    pub(super) server_cpus: Option<String>,
+    pub(super) generator_cpus: Option<String>,
+    /// Version of this program, which is the generator.
+    pub(super) generator: String,
+}
+
+/// A server as it was measured.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Server {
+    pub(super) name: String,
+    pub(super) language: String,
+    pub(super) version: String,
+    pub(super) command: String,
+    pub(super) files: Vec<(String, String)>,
+    pub(super) fairness: Vec<String>,
+    pub(super) notes: Vec<String>,
+    /// Why it was not measured, if it was not.
+    pub(super) absence: Option<String>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Workload {
+    pub(super) name: String,
+    pub(super) title: String,
+    pub(super) text: String,
+    /// The words behind `pondhawk bench`.
+    pub(super) bench: String,
+    pub(super) sizes: Vec<Size>,
+    pub(super) cells: Vec<Cell>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Size {
+    pub(super) name: String,
+    pub(super) connections: u64,
+    /// The share of a server's own best rate at which latency was measured, if it was.
+    pub(super) share_of_best: Option<f64>,
+}
+
+/// All runs of one server at one size of a workload.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Cell {
+    pub(super) server: String,
+    pub(super) size: usize,
+    /// Why it was not tried, if it was not.
+    pub(super) skipped: Option<String>,
+    pub(super) runs: Vec<Run>,
+}
+
+/// One run.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(super) struct Run {
+    /// Why the run ended early, if it did. The figures are zero then.
+    pub(super) failure: Option<String>,
+    pub(super) messages: u64,
+    pub(super) seconds: f64,
+    pub(super) lost: u64,
+    pub(super) duplicated: u64,
+    pub(super) out_of_order: u64,
+    pub(super) unexpected: u64,
+    pub(super) cpu_secs: Option<f64>,
+    pub(super) peak_bytes: Option<u64>,
+    /// Resident memory half a second after the clients have gone.
+    pub(super) after_bytes: Option<u64>,
+    pub(super) connection_bytes: Option<f64>,
+    /// Share of its time in which the generator was busy.
+    pub(super) generator_busy: f64,
+    /// Percentiles and latencies in milliseconds.
+    pub(super) latency_ms: Vec<(f64, f64)>,
+}
+
+/// Result of a check of durability.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Claim {
+    pub(super) server: String,
+    /// The claim of the server's documentation.
+    pub(super) claim: String,
+    pub(super) command: String,
+    /// Messages that the server had acknowledged at QoS 1 before it was killed.
+    pub(super) acknowledged: u64,
+    /// Seconds in which it acknowledged them.
+    pub(super) seconds: f64,
+    /// Acknowledged messages that never came after the restart.
+    pub(super) lost: u64,
+    /// Why there is no result, if there is none.
+    pub(super) failure: Option<String>,
+}
+
+/// A quantity of runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Measure {
+    MessagesPerSec,
+    CpuSecsPerMillion,
+    PeakBytes,
+    AfterBytes,
+    ConnectionBytes,
+    /// In milliseconds, at the percentile in hundredths of a per cent.
+    Latency(u32),
+}
+
+impl Results {
+    /// The servers that were measured.
+    pub(super) fn present(&self) -> impl Iterator<Item = &Server> {
+        self.servers.iter().filter(|server| server.absence.is_none())
+    }
+}
+
+impl Workload {
+    pub(super) fn cell(&self, server: &str, size: usize) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.server == server && cell.size == size)
+    }
+}
+
+impl Cell {
+    /// The estimate over all runs that ended.
+    pub(super) fn estimate(&self, measure: Measure) -> Option<Estimate> {
+        let runs = self.runs.iter().filter(|run| run.failure.is_none());
+        Estimate::of(&runs.filter_map(|run| run.value(measure)).collect::<Vec<_>>())
+    }
+
+    /// Messages lost, duplicated and out of order in all runs, of so many.
+    pub(super) fn faults(&self) -> Faults {
+        let mut faults = Faults::default();
+        for run in &self.runs {
+            faults.messages += run.messages;
+            faults.lost += run.lost;
+            faults.duplicated += run.duplicated;
+            faults.out_of_order += run.out_of_order;
+            faults.unexpected += run.unexpected;
+        }
+        faults
+    }
+
+    /// Why the first run failed that did.
+    pub(super) fn failure(&self) -> Option<&str> {
+        self.runs.iter().find_map(|run| run.failure.as_deref())
+    }
+
+    /// Whether the generator may have been the limit in one of the runs.
+    pub(super) fn is_bound_by_generator(&self) -> bool {
+        self.runs.iter().any(|run| run.generator_busy > 0.9)
+    }
+}
+
+/// Messages that did not come as they should.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Faults {
+    /// Messages that came.
+    pub(super) messages: u64,
+    pub(super) lost: u64,
+    pub(super) duplicated: u64,
+    pub(super) out_of_order: u64,
+    pub(super) unexpected: u64,
+}
+
+impl Faults {
+    pub(super) fn any(self) -> bool {
+        self.lost + self.duplicated + self.out_of_order + self.unexpected > 0
+    }
+
+    /// The share of the messages that was lost.
+    pub(super) fn share_lost(self) -> f64 {
+        let all = self.messages + self.lost;
+        if all == 0 { 0.0 } else { self.lost as f64 / all as f64 }
+    }
+}
+
+impl Run {
+    /// The value of a quantity, if the run has it.
+    pub(super) fn value(&self, measure: Measure) -> Option<f64> {
+        let has_messages = self.messages > 0 && self.seconds > 0.0;
+        match measure {
+            Measure::MessagesPerSec => has_messages.then(|| self.messages as f64 / self.seconds),
+            Measure::CpuSecsPerMillion => {
+                self.cpu_secs.filter(|_| has_messages).map(|cpu| cpu * 1e6 / self.messages as f64)
+            }
+            Measure::PeakBytes => self.peak_bytes.map(|bytes| bytes as f64),
+            Measure::AfterBytes => self.after_bytes.map(|bytes| bytes as f64),
+            // Of interest where nothing else is measured.
+            Measure::ConnectionBytes => self.connection_bytes.filter(|_| !has_messages),
+            Measure::Latency(percentile) => {
+                let wanted = f64::from(percentile) / 100.0;
+                let at = |(percentile, _): &&(f64, f64)| (percentile - wanted).abs() < 1e-6;
+                self.latency_ms.iter().find(at).map(|(_, latency)| *latency)
+            }
+        }
+    }
+}
