@@ -28,6 +28,15 @@ pub(crate) fn recorded() -> PathBuf {
     BINARY.get_or_init(|| built("pondhawk-recorded").unwrap_or_else(build)).clone()
 }
 
+/// Returns the path of the server that mistreats messages.
+///
+/// # Panics
+/// If the binary cannot be built.
+pub fn liar() -> PathBuf {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| built("liar").unwrap_or_else(|| build("pondhawk-tests", "--bin", "liar"))).clone()
+}
+
 /// Returns the path of an example of the client library.
 ///
 /// # Panics

@@ -33,7 +33,7 @@ pub mod trace;
 
 use std::time::{Duration, Instant};
 
-pub use binary::{example, pondhawk};
+pub use binary::{example, liar, pondhawk};
 pub use broker::{Broker, Options, data_dir};
 pub use client::{Client, Innocents};
 pub use log::in_log;

@@ -82,7 +82,7 @@ fn unsuited(workload: &Workload, peer: &Peer) -> Option<String> {
     let qos = workload.qos() as u8;
     let version = workload.version.to_string();
     let entry = &peer.entry;
-    let speaks = entry.versions.iter().any(|known| version.starts_with(known.as_str()));
+    let speaks = entry.versions.iter().any(|known| version.trim_end_matches(".0") == *known);
     match () {
         () if peer.name() == RELAY && !workload.entry.with_relay => {
             Some("the relay knows no protocol".to_owned())

@@ -95,46 +95,57 @@ pub(super) fn is_sound(cell: &Cell) -> bool {
     cell.failure().is_none() && !cell.faults().any()
 }
 
+/// A sentence for each quantity and each server that is better in it.
 fn defeats(results: &Results) -> Vec<String> {
     let Some(subject) = results.present().next().map(|server| server.name.clone()) else { return Vec::new() };
-    let mut defeats = Vec::new();
-    for workload in &results.workloads {
-        for size in 0..workload.sizes.len() {
-            let Some(own) = workload.cell(&subject, size) else { continue };
-            for quantity in &QUANTITIES {
-                let Some(estimate) = own.estimate(quantity.measure) else { continue };
-                let better = better_than(results, workload, size, quantity, &subject, estimate);
-                if !better.is_empty() {
-                    let (title, name) = (&workload.title, &workload.sizes[size].name);
-                    let own = (quantity.text)(estimate.mean);
-                    let better = better.join(", ");
-                    let what = quantity.name;
-                    defeats.push(format!("{title}, {name}: {what}: {better}; {subject} has {own}."));
-                }
-            }
-        }
-    }
-    defeats
+    let rivals = || results.present().filter(|server| server.name != subject && server.name != RELAY);
+    let sentence = |quantity: &Quantity, rival: &str| {
+        let columns = columns(results, quantity, &subject, rival);
+        let mut lost = columns.iter().filter(|column| column.is_lost);
+        let first = lost.next()?;
+        let (count, all) = (1 + lost.count(), columns.len());
+        let (name, title, text) = (quantity.name, &first.title, quantity.text);
+        let (own, theirs) = (text(first.own), text(first.theirs));
+        Some(format!(
+            "{name}: {rival} is better in {count} of {all} columns, as in {title}: {theirs}, {subject} {own}."
+        ))
+    };
+    let of_quantity =
+        |quantity| rivals().filter_map(move |rival| sentence(quantity, &rival.name)).collect::<Vec<_>>();
+    QUANTITIES.iter().flat_map(of_quantity).collect()
 }
 
-/// Servers with better figures, and these figures.
-fn better_than(
-    results: &Results,
-    workload: &Workload,
-    size: usize,
-    quantity: &Quantity,
-    subject: &str,
-    own: Estimate,
-) -> Vec<String> {
+/// A column in which two servers have a quantity.
+struct Column {
+    title: String,
+    own: f64,
+    theirs: f64,
+    is_lost: bool,
+}
+
+fn columns(results: &Results, quantity: &Quantity, subject: &str, rival: &str) -> Vec<Column> {
     let wanted = if quantity.more_is_better { Verdict::More } else { Verdict::Less };
-    let others = results.present().filter(|server| server.name != subject && server.name != RELAY);
-    let better = others.filter_map(|server| {
-        let cell = workload.cell(&server.name, size).filter(|cell| is_sound(cell))?;
-        let estimate = cell.estimate(quantity.measure)?;
-        (estimate.against(own) == wanted)
-            .then(|| format!("{} has {}", server.name, (quantity.text)(estimate.mean)))
-    });
-    better.collect()
+    let column = |workload: &Workload, size: usize| {
+        let heading = &workload.sizes[size];
+        if heading.share_of_best.is_some() && quantity.measure == Measure::MessagesPerSec {
+            // Everybody has a rate of its own there.
+            return None;
+        }
+        let of = |name| workload.cell(name, size).filter(|cell| is_sound(cell))?.estimate(quantity.measure);
+        // Messages that are lost cost nothing: the own figures count all the same.
+        let own = workload.cell(subject, size)?.estimate(quantity.measure)?;
+        let theirs = of(rival)?;
+        Some(Column {
+            title: format!("{}, {}", workload.title, heading.name),
+            own: own.mean,
+            theirs: theirs.mean,
+            is_lost: theirs.against(own) == wanted,
+        })
+    };
+    let of_workload = |workload: &Workload| {
+        (0..workload.sizes.len()).filter_map(move |size| column(workload, size)).collect::<Vec<_>>()
+    };
+    results.workloads.iter().flat_map(of_workload).collect()
 }
 
 /// A sentence for each server that did not deliver every message once and in order.
@@ -289,7 +300,7 @@ pub(super) mod tests {
         assert_eq!(findings.defeats.len(), 2, "{:?}", findings.defeats);
         assert_eq!(
             findings.defeats[0],
-            "loadtest, 100 connections: messages per second: other has 200; mine has 100."
+            "messages per second: other is better in 1 of 1 columns, as in loadtest, 100 connections: 200, mine 100."
         );
     }
 

@@ -91,9 +91,14 @@ impl Workload {
         (0..self.load.sizes().len()).map(|size| self.load.connections(size)).max().unwrap_or(0)
     }
 
-    /// Number of connections for the size with this index.
+    /// Number of connections that the size with this index names.
     pub(super) fn connections(&self, size: usize) -> u64 {
-        self.load.connections(size.min(self.load.sizes().len() - 1))
+        let size = size.min(self.load.sizes().len() - 1);
+        match &self.load {
+            // One more may change its subscriptions.
+            Load::Flood(test) => test.sizes[size].into(),
+            load => load.connections(size),
+        }
     }
 
     pub(super) fn qos(&self) -> Qos {

@@ -149,6 +149,8 @@ fn draw_bars(
         .disable_y_mesh()
         .disable_y_axis()
         .x_desc("CPU seconds per million messages (logarithmic)")
+        .x_labels(6)
+        .light_line_style(TRANSPARENT)
         .x_label_formatter(&|x| figure::quantity(*x))
         .label_style(FONT)
         .draw()?;
@@ -212,6 +214,7 @@ fn draw_lines(
         .y_desc(axes.y)
         .x_label_formatter(&|x| (axes.x_text)(*x))
         .y_label_formatter(&|y| (axes.y_text)(*y))
+        .y_labels(6)
         .light_line_style(TRANSPARENT)
         .bold_line_style(BLACK.mix(0.12))
         .label_style(FONT)

@@ -1,0 +1,115 @@
+//! `pondhawk shootout`: its report, and lies that it must notice.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use pondhawk_tests::{Program, liar, pondhawk};
+use serde_json::Value;
+
+/// The description of a shoot-out of liars in front of this broker, of which one is honest.
+fn description(faults: &[&str], workload: &str) -> String {
+    let (liar, broker) = (liar().display().to_string(), pondhawk().display().to_string());
+    let server = |fault: &&str| {
+        format!(
+            "[[server]]\nname = \"{fault}\"\nprogram = \"{liar}\"\n\
+             command = \"{liar} {fault} {{port}} {broker} serve --in-memory -p BROKER_PORT\"\n"
+        )
+    };
+    let servers: String = faults.iter().map(server).collect();
+    format!(
+        "title = \"Liars\"\nservers = {faults:?}\nrounds_min = 2\nrounds_max = 2\nprecision = 0.1\nseconds = 0.5\n\
+         {servers}\n[[workload]]\nname = \"load\"\ntitle = \"load\"\n{workload}\n"
+    )
+}
+
+/// Runs a shoot-out of one round. Returns its figures, and the report.
+fn run(folder: &Path, description: &str) -> (Value, String) {
+    let file = folder.join("shootout.toml");
+    fs::write(&file, description).unwrap();
+    let mut command = Command::new(pondhawk());
+    command.arg("shootout").arg(file).args(["--rounds", "1", "--output"]).arg(folder.join("report"));
+    Program::start(command).finish();
+    let figures = fs::read_to_string(folder.join("report/results.json")).unwrap();
+    (serde_json::from_str(&figures).unwrap(), fs::read_to_string(folder.join("report/report.md")).unwrap())
+}
+
+/// The one run of a server at one size.
+fn figures<'a>(results: &'a Value, server: &str, size: u64) -> &'a Value {
+    let cells = results["workloads"][0]["cells"].as_array().unwrap();
+    let cell = cells.iter().find(|cell| cell["server"] == server && cell["size"] == size).unwrap();
+    assert_eq!(cell["runs"].as_array().unwrap().len(), 1, "{cell}");
+    assert!(cell["runs"][0]["failure"].is_null(), "{cell}");
+    &cell["runs"][0]
+}
+
+#[test]
+fn messages_that_are_dropped_repeated_or_swapped_are_counted_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let faults = ["honest", "drop", "repeat", "swap"];
+    let workload = "bench = \"loadtest --conns 20 --messages 500\"";
+    let (results, report) = run(folder.path(), &description(&faults, workload));
+    for server in faults {
+        let run = figures(&results, server, 0);
+        let counts = ["lost", "duplicated", "out_of_order"].map(|count| run[count].as_u64().unwrap() > 0);
+        assert_eq!(counts, ["drop", "repeat", "swap"].map(|fault| fault == server), "{server}: {run}");
+    }
+    let (findings, _) = report.split_once("## load").unwrap();
+    for sentence in ["- drop loses", "- repeat delivers", "- swap delivers"] {
+        assert!(findings.contains(sentence), "{sentence:?} is missing in {report}");
+    }
+    assert!(!findings.contains("- honest"), "{report}");
+}
+
+#[test]
+fn delays_and_stalls_are_in_the_latency_of_messages_that_are_due_on_schedule() {
+    let folder = tempfile::tempdir().unwrap();
+    let workload = "bench = \"pingtest --sizes 20p0w --messages 200\"\nshares_of_best = [0.2]";
+    let description = description(&["delay", "stall"], workload).replace("seconds = 0.5", "seconds = 3.0");
+    let (results, _) = run(folder.path(), &description);
+    let latency_ms = |server: &str, size: u64, percentile: f64| {
+        let latencies = figures(&results, server, size)["latency_ms"].as_array().unwrap().clone();
+        let at = latencies.iter().find(|at| at[0].as_f64() == Some(percentile)).unwrap();
+        at[1].as_f64().unwrap()
+    };
+    // One message in a thousand waits, and those behind it.
+    assert!(latency_ms("delay", 0, 100.0) >= 100.0);
+    // One stall takes a fifth of each second. With requests only when the one before was answered, each pair meets a stall
+    // once, which hides it behind thousands of quick answers. On schedule, a fifth of all requests is due during a stall.
+    assert!(latency_ms("stall", 1, 90.0) >= 50.0, "{:?}", figures(&results, "stall", 1));
+    assert!(latency_ms("stall", 1, 90.0) > latency_ms("stall", 0, 90.0));
+}
+
+#[test]
+fn a_report_is_one_file_without_anything_to_load() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(pondhawk());
+    command.args([
+        "shootout",
+        "--quick",
+        "--rounds",
+        "1",
+        "--seconds",
+        "0.1",
+        "--servers",
+        "pondhawk,relay,mosquitto",
+    ]);
+    command.args(["--workloads", "loadtest,qos1", "--output"]).arg(folder.path());
+    let said = Program::start(command).finish();
+    assert!(said.contains("report.html"), "{said}");
+    let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
+    for name in ["pondhawk", "relay", "mosquitto", "<svg", "max_queued_messages 0"] {
+        assert!(page.contains(name), "{name} is missing");
+    }
+    for foreign in ["<script", "http://", "https://", "@import", "<link"] {
+        let rest = page.replace("http://www.w3.org/2000/svg", "");
+        assert!(!rest.contains(foreign), "{foreign} is in the page");
+    }
+    // Made again from its figures, the report is the same.
+    let again = tempfile::tempdir().unwrap();
+    let mut command = Command::new(pondhawk());
+    command.args(["shootout", "--report-of"]).arg(folder.path().join("results.json"));
+    command.arg("--output").arg(again.path());
+    Program::start(command).finish();
+    assert_eq!(fs::read_to_string(again.path().join("report.html")).unwrap(), page);
+}
