@@ -1,5 +1,7 @@
 //! `pondhawk shootout`: its report, and lies that it must notice.
 
+mod recipes;
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;

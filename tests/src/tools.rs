@@ -54,6 +54,15 @@ pub fn hivemq(class: &str) -> Command {
     java
 }
 
+/// Returns the folder of the brokers of other authors.
+///
+/// # Panics
+/// If they are not installed.
+pub fn peers() -> PathBuf {
+    let peers = installed("../peers");
+    peers.canonicalize().expect("the folder was there")
+}
+
 fn installed(path: &str) -> PathBuf {
     let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools");
     let path = std::env::var_os(VARIABLE).map_or_else(default, PathBuf::from).join(path);

@@ -53,6 +53,11 @@ impl House {
         self.target.join("tools")
     }
 
+    /// The folder of the brokers of other authors.
+    pub(crate) fn peers(&self) -> PathBuf {
+        self.target.join("peers")
+    }
+
     /// Makes a cargo command that runs at the root of the workspace.
     pub(crate) fn cargo(&self) -> Command {
         self.command(cargo())

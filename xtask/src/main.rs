@@ -13,6 +13,7 @@ mod package;
 mod program;
 mod random;
 mod report;
+mod shootout;
 mod sim;
 mod suite;
 mod tools;
@@ -59,6 +60,8 @@ cargo xtask COMMAND
                   make the packages of a release; --try installs, upgrades and removes the Debian package in a fresh system
   bench [--short | NAME…]
                   take the figures of docs/BENCHMARKS.md, all or these; or only try each command
+  shootout --install [NAME…]
+                  install the brokers that `pondhawk shootout` compares, all or these, under target/peers
   words           count comments and sentences that are hard to read, by folder
   words --list [PATH…]
                   print each of them
@@ -112,6 +115,12 @@ fn run(command: &str, rest: &[String]) -> Result<ExitCode, String> {
         }
         "bench" if rest == ["--short"] => report.step("bench", |log| bench::run_in_short(&house, log)),
         "bench" => report.step("bench", |log| bench::run(&house, rest, log)),
+        "shootout" => {
+            let ["--install", names @ ..] = &rest.iter().map(String::as_str).collect::<Vec<_>>()[..] else {
+                return Err("shootout takes --install [NAME…]".to_owned());
+            };
+            report.step("shootout", |log| shootout::install(&house, names, log));
+        }
         "crash" => return program::CRASH.run(&house, rest),
         "soak" => return program::SOAK.run(&house, rest),
         "sim" => return sim::run(&house, rest),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::house::House;
 use crate::log::Log;
+use crate::shootout;
 
 /// Programs that tests run, each with the Debian package that contains it.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -34,7 +35,7 @@ const PROGRAMS: &[(&str, &str)] = &[
 /// # Errors
 /// If a tool is missing and cannot be installed. The error contains the command for a manual installation.
 pub(crate) fn install(house: &House, log: &mut Log) -> Result<(), String> {
-    install_packages(house, log)?;
+    install_packages(house, PROGRAMS, log)?;
     let python = house.root().join("tests/clients/python/requirements.txt");
     once(&house.tools().join("python"), &[python], |folder, inputs| {
         log.run(house.command("python3").args(["-m", "venv"]).arg(folder))
@@ -62,7 +63,8 @@ pub(crate) fn install(house: &House, log: &mut Log) -> Result<(), String> {
                 .map_err(|error| format!("{error}; Go 1.24 or later is needed: https://go.dev/dl"))
         })
     })?;
-    install_java(house, log)
+    install_java(house, log)?;
+    shootout::install(house, &shootout::TESTED, log)
 }
 
 /// Installs HiveMQ's client with its libraries, and compiles the program that uses it. A run then takes about a
@@ -90,7 +92,10 @@ fn install_java(house: &House, log: &mut Log) -> Result<(), String> {
 }
 
 /// Fills a folder, unless the folder was filled from the same inputs before.
-fn once(
+///
+/// # Errors
+/// If an input cannot be read, or the folder cannot be filled.
+pub(crate) fn once(
     folder: &Path,
     inputs: &[PathBuf],
     fill: impl FnOnce(&Path, &[PathBuf]) -> Result<(), String>,
@@ -111,10 +116,17 @@ fn once(
     fs::write(&stamp, wanted).map_err(in_folder)
 }
 
-/// Installs the packages of missing programs, if this user is allowed to.
-fn install_packages(house: &House, log: &mut Log) -> Result<(), String> {
+/// Installs the packages of missing programs, if this user is allowed to. Each program comes with its package.
+///
+/// # Errors
+/// If a program is missing and cannot be installed. The error contains the command for a manual installation.
+pub(crate) fn install_packages(
+    house: &House,
+    programs: &[(&str, &'static str)],
+    log: &mut Log,
+) -> Result<(), String> {
     let mut packages: Vec<&str> =
-        PROGRAMS.iter().filter(|(program, _)| !is_there(program)).map(|(_, package)| *package).collect();
+        programs.iter().filter(|(program, _)| !is_there(program)).map(|(_, package)| *package).collect();
     packages.dedup();
     if packages.is_empty() {
         return Ok(());
@@ -134,7 +146,8 @@ fn install_packages(house: &House, log: &mut Log) -> Result<(), String> {
     apt(&[&install[..], &packages].concat()).map_err(|error| format!("{error}; {by_hand}"))
 }
 
-fn apt_command(packages: &[&str]) -> String {
+/// The command with which a user installs packages.
+pub(crate) fn apt_command(packages: &[&str]) -> String {
     format!("sudo apt-get install --no-install-recommends {}", packages.join(" "))
 }
 

@@ -94,8 +94,13 @@ pub(super) struct Durable {
     pub(super) command: String,
     #[serde(default)]
     pub(super) files: BTreeMap<String, String>,
+    /// The claim of the server's documentation.
     #[serde(default)]
     pub(super) claim: String,
+    #[serde(default)]
+    pub(super) fairness: Vec<String>,
+    #[serde(default)]
+    pub(super) notes: Vec<String>,
 }
 
 /// One test on all servers.
