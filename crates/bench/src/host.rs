@@ -20,6 +20,11 @@ const THREAD_SCHEDULE: &str = "/proc/thread-self/schedstat";
 pub(crate) struct CpuList(Vec<usize>);
 
 impl CpuList {
+    /// Number of processors in the list.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// The processor of worker number `worker`, going round.
     pub(crate) fn for_worker(&self, worker: usize) -> Self {
         Self(vec![self.0[worker % self.0.len()]])

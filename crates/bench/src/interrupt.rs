@@ -1,9 +1,9 @@
-//! Being asked to stop, by SIGINT or SIGTERM: servers are ended and files removed first.
+//! Being asked to stop, by SIGINT, SIGTERM or SIGHUP: servers are ended and files removed first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
 
 use crate::error::{Error, Result};
@@ -19,13 +19,13 @@ pub(crate) struct Interrupt {
 }
 
 impl Interrupt {
-    /// From now on SIGINT and SIGTERM are noted here, and no longer end the process.
+    /// From now on SIGINT, SIGTERM and SIGHUP are noted here, and no longer end the process.
     ///
     /// # Errors
     /// If the system refuses.
     pub(crate) fn on_signals() -> Result<Self> {
         let interrupt = Self::default();
-        for signal in [SIGINT, SIGTERM] {
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
             let number = usize::try_from(signal).expect("signals are small positive numbers");
             flag::register_usize(signal, Arc::clone(&interrupt.signal), number)
                 .map_err(Error::io("be told of signals"))?;

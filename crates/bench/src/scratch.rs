@@ -47,9 +47,7 @@ impl Scratch {
 
     /// The file system that it is on, and its device.
     pub(crate) fn file_system(&self) -> String {
-        let path = fs::canonicalize(&self.0).unwrap_or_default();
-        let mounts = fs::read_to_string(MOUNTS).unwrap_or_default();
-        file_system(&mounts, &path).unwrap_or_else(|| "an unknown file system".to_owned())
+        file_system_of(&self.0)
     }
 }
 
@@ -58,6 +56,13 @@ impl Drop for Scratch {
         // A remaining directory only takes space.
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// The file system that a directory is on, and its device.
+pub(crate) fn file_system_of(path: &Path) -> String {
+    let path = fs::canonicalize(path).unwrap_or_default();
+    let mounts = fs::read_to_string(MOUNTS).unwrap_or_default();
+    file_system(&mounts, &path).unwrap_or_else(|| "an unknown file system".to_owned())
 }
 
 /// Opens the journal in a directory, which is still to be read and started.

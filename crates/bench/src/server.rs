@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
@@ -10,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use std::{env, io};
 
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use crate::error::{Error, Result};
@@ -207,6 +208,8 @@ impl Started {
     fn new(mut command: Command, cpus: Option<&CpuList>) -> Result<Self> {
         // The relay ends with its standard input, so that it does not outlive this process.
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        // A server may be a script, or start further processes: all of them end together.
+        command.process_group(0);
         // A child starts with the processors of the thread that starts it: it never runs elsewhere.
         let program = command.get_program().to_owned();
         let refused = |error| Error::Server(format!("could not be started: {}: {error}", program.display()));
@@ -235,13 +238,21 @@ impl Started {
         i32::try_from(self.child.id()).ok().map(Process::new)
     }
 
-    /// Ends the process without a chance to write anything, as a crash does.
+    /// Ends the process, and all that it has started, without a chance to write anything, as a crash does.
     ///
     /// # Errors
     /// If the system does not allow it.
     pub(crate) fn crash(mut self) -> Result<()> {
-        let ended = self.child.kill().and_then(|()| self.child.wait());
-        ended.map(drop).map_err(Error::io("kill a server"))
+        self.signal(Signal::SIGKILL);
+        self.child.wait().map(drop).map_err(Error::io("kill a server"))
+    }
+
+    /// Sends a signal to the process and all that it has started.
+    fn signal(&self, signal: Signal) {
+        if let Ok(group) = i32::try_from(self.child.id()) {
+            // Fails only if all of them have ended.
+            let _ = killpg(Pid::from_raw(group), signal);
+        }
     }
 
     /// Writes all of the server's standard input.
@@ -265,13 +276,13 @@ impl Started {
         let started = Instant::now();
         while started.elapsed() < patience {
             interrupt.check()?;
-            if accepts(address) {
-                return Ok(());
-            }
             if let Some(status) = self.child.try_wait().map_err(Error::io("look at a server"))? {
                 let how =
                     format!("ended with {status} before it accepted connections; run its command by hand");
                 return Err(Error::Server(how));
+            }
+            if accepts(address) {
+                return Ok(());
             }
             thread::sleep(LOOK_INTERVAL);
         }
@@ -279,19 +290,16 @@ impl Started {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        if let Ok(pid) = i32::try_from(self.child.id()) {
-            kill(Pid::from_raw(pid), Signal::SIGTERM)?;
+        if self.child.try_wait()?.is_none() {
+            self.signal(Signal::SIGTERM);
         }
         let asked = Instant::now();
-        while self.child.try_wait()?.is_none() {
-            if asked.elapsed() > END_PATIENCE {
-                self.child.kill()?;
-                self.child.wait()?;
-                break;
-            }
+        while self.child.try_wait()?.is_none() && asked.elapsed() <= END_PATIENCE {
             thread::sleep(LOOK_INTERVAL);
         }
-        Ok(())
+        // What has not ended by now, or was started by a process that has.
+        self.signal(Signal::SIGKILL);
+        self.child.wait().map(drop)
     }
 }
 
@@ -302,9 +310,9 @@ impl Drop for Started {
     }
 }
 
-/// Whether somebody else accepts connections there: as long as nobody listens, a connection that is given the same
+/// Whether somebody accepts connections there who is not this process: as long as nobody listens, a connection that is given the same
 /// port to come from is connected to itself.
-fn accepts(address: SocketAddr) -> bool {
+pub(crate) fn accepts(address: SocketAddr) -> bool {
     TcpStream::connect_timeout(&address, START_PATIENCE)
         .is_ok_and(|stream| stream.local_addr().is_ok_and(|own| own != address))
 }

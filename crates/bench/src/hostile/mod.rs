@@ -184,8 +184,11 @@ impl Plan {
         let beside_decoy = if attack.suits_decoy {
             let decoy = self.decoy.start(self.cpus.as_ref(), interrupt)?;
             innocents.take();
-            // The attackers leave with the result.
-            self.attack(attack, decoy.target.address, interrupt);
+            let (conduct, _attackers) = self.attack(attack, decoy.target.address, interrupt);
+            interrupt.check()?;
+            if let Some(why) = conduct.fault() {
+                return Err(Error::Server(format!("on the decoy, {why}")));
+            }
             Some(innocents.take())
         } else {
             None

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! subscriber: session that lasts, QoS 1 ── leaves                                       ── comes back, reads
-//! publisher:                               QoS 1, 100 unacknowledged, for some seconds ──X
+//! publisher:                               QoS 1, 100 unacknowledged, until the connection breaks
 //! server:                                                                              SIGKILL ── starts again
 //! ```
 //!
@@ -11,20 +11,22 @@
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use wire::{
     Connect, Connected, Delivery, Packet, PacketId, PubAck, PubAckReason, Publish, Qos, Role, Utf8, Version,
 };
 
+use super::Setting;
 use super::peer::{Peer, Recipe};
 use super::results::Claim;
 use crate::error::{Error, Result};
 use crate::exchange::packet_id;
 use crate::frames::packet_len;
-use crate::host::CpuList;
 use crate::interrupt::Interrupt;
 use crate::protocol::{packet_in, subscribe, to_bytes, topic_name};
+use crate::server::accepts;
 
 /// All servers speak it.
 const VERSION: Version = Version::V3_1_1;
@@ -47,24 +49,20 @@ const TOPIC: &str = "claims/messages";
 ///
 /// # Errors
 /// If the machine refuses something, or there is an interrupt. A fault of the server is part of the result.
-pub(super) fn check(
-    peer: &Peer,
-    seconds: f64,
-    cpus: Option<&CpuList>,
-    interrupt: &Interrupt,
-) -> Result<Option<Claim>> {
-    let Some(recipe) = peer.durable_recipe()? else { return Ok(None) };
+pub(super) fn check(peer: &Peer, setting: &Setting) -> Result<Option<Claim>> {
+    let Some(recipe) = peer.durable_recipe(&setting.folder)? else { return Ok(None) };
     let durable = peer.entry.durable.as_ref();
     let mut claim = Claim {
         server: peer.name().to_owned(),
         claim: durable.map(|durable| durable.claim.clone()).unwrap_or_default(),
         command: durable.map(|durable| durable.command.clone()).unwrap_or_default(),
+        settings: durable.map(|durable| [&durable.fairness[..], &durable.notes].concat()).unwrap_or_default(),
         acknowledged: 0,
         seconds: 0.0,
         lost: 0,
         failure: None,
     };
-    match put_to_test(&recipe, &mut claim, Duration::from_secs_f64(seconds), cpus, interrupt) {
+    match put_to_test(&recipe, &mut claim, setting) {
         Err(Error::Server(what)) => claim.failure = Some(what),
         Err(error) => return Err(error),
         Ok(()) => {}
@@ -72,13 +70,8 @@ pub(super) fn check(
     Ok(Some(claim))
 }
 
-fn put_to_test(
-    recipe: &Recipe<'_>,
-    claim: &mut Claim,
-    time: Duration,
-    cpus: Option<&CpuList>,
-    interrupt: &Interrupt,
-) -> Result<()> {
+fn put_to_test(recipe: &Recipe<'_>, claim: &mut Claim, setting: &Setting) -> Result<()> {
+    let (cpus, interrupt) = (setting.server_cpus.as_ref(), &setting.interrupt);
     let (server, _) = recipe.launch(cpus, interrupt)?;
     let address = recipe.address();
     let mut subscriber = Client::connect(address, "claims-subscriber", false)?;
@@ -86,9 +79,19 @@ fn put_to_test(
     subscriber.wait_for(|packet| matches!(packet, Packet::SubAck(_)).then_some(()))?;
     subscriber.leave()?;
     let began = Instant::now();
-    claim.acknowledged = publish(address, began + time, interrupt)?;
+    claim.acknowledged = thread::scope(|scope| {
+        let killer = scope.spawn(|| {
+            thread::sleep(Duration::from_secs_f64(setting.seconds));
+            server.crash()
+        });
+        let published = publish(address, interrupt);
+        killer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        published
+    })?;
     claim.seconds = began.elapsed().as_secs_f64();
-    server.crash()?;
+    if accepts(address) {
+        return Err(Error::Server("still accepts connections after SIGKILL".to_owned()));
+    }
     let (_server, _) = recipe.launch(cpus, interrupt)?;
     let mut subscriber = Client::connect(address, "claims-subscriber", false)?;
     let arrived = subscriber.receive_until_silence(interrupt)?;
@@ -97,30 +100,33 @@ fn put_to_test(
     Ok(())
 }
 
-/// Publishes until the time is over. Returns the number of messages at the front of all that are acknowledged.
-fn publish(address: SocketAddr, until: Instant, interrupt: &Interrupt) -> Result<u64> {
+/// Publishes until the server is gone. Returns the number of messages at the front of all that are acknowledged.
+fn publish(address: SocketAddr, interrupt: &Interrupt) -> Result<u64> {
     let mut publisher = Client::connect(address, "claims-publisher", true)?;
     let (mut sent, mut acknowledged) = (0, BTreeSet::new());
     let mut front = 0;
-    while Instant::now() < until {
+    loop {
         interrupt.check()?;
         let mut bytes = Vec::new();
         while sent < front + WINDOW {
             bytes.extend(message(sent));
             sent += 1;
         }
-        publisher.send(&bytes)?;
-        // At least one answer, and all that are there.
-        let id = publisher.wait_for(|packet| match packet {
+        // A server that is gone may still have sent acknowledgements.
+        let _ = publisher.send(&bytes);
+        let answer = publisher.wait_for(|packet| match packet {
             Packet::PubAck(answer) => Some(u64::from(answer.packet_id.value())),
             _ => None,
-        })?;
-        acknowledged.insert(number_of(id, front));
+        });
+        match answer {
+            Ok(id) => drop(acknowledged.insert(number_of(id, front))),
+            Err(Error::Server(_)) => return Ok(front),
+            Err(error) => return Err(error),
+        }
         while acknowledged.remove(&front) {
             front += 1;
         }
     }
-    Ok(front)
 }
 
 /// The PUBLISH with this number.
@@ -219,6 +225,8 @@ impl Client {
     }
 }
 
+/// A connection that the server has broken.
+#[expect(clippy::needless_pass_by_value, reason = "it is passed to `map_err`")]
 fn refused(error: io::Error) -> Error {
     Error::Server(format!("broke a connection: {error}"))
 }

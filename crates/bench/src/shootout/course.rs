@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! round 1: workload a: server 1, server 2, …   workload b: server 1, server 2, …
-//! round 2: the same, without what is known precisely or has failed twice
+//! round 2: server 2, server 3, …, without workloads whose figures are all precise, and servers that have failed twice
 //! ```
 //!
 //! Rounds are interleaved, so that what the machine does meanwhile hits all alike. Each run has a server of its own:
@@ -18,6 +18,7 @@ use super::workload::{Amount, Workload};
 use super::{Setting, results};
 use crate::error::{Error, Result};
 use crate::measure::Measured;
+use crate::sequence::Tally;
 
 /// Runs that may fail until a server is not tried again.
 const FAILURES_MAX: usize = 2;
@@ -25,29 +26,40 @@ const FAILURES_MAX: usize = 2;
 /// Time after which a server's memory counts as what it keeps.
 const AFTER: Duration = Duration::from_millis(500);
 
+/// Messages that are slower than a percentile, at least.
+const BEYOND_MIN: f64 = 10.0;
+
 /// Latencies that are kept, in per cent.
 const PERCENTILES: [f64; 8] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0];
 
-/// Runs all rounds.
+/// Runs all rounds, and passes all that is known after each of them to `keep`.
 ///
 /// # Errors
-/// If the machine refuses something to the generator, or there is an interrupt.
+/// If the machine refuses something to the generator, or there is an interrupt. What was measured by then is in `all`.
 pub(super) fn run(
     setting: &Setting,
     peers: &[Peer],
     workloads: &[Workload],
-) -> Result<Vec<results::Workload>> {
-    let mut all: Vec<_> = workloads.iter().map(|workload| empty(workload, peers)).collect();
+    all: &mut Vec<results::Workload>,
+    mut keep: impl FnMut(&[results::Workload]) -> Result<()>,
+) -> Result<()> {
+    *all = workloads.iter().map(|workload| empty(workload, peers)).collect();
     for round in 0..setting.rounds_max {
-        for (workload, result) in workloads.iter().zip(&mut all) {
+        for (workload, result) in workloads.iter().zip(all.iter_mut()) {
             for size in 0..result.sizes.len() {
-                for peer in peers {
+                if is_settled(setting, workload, size, round, result) {
+                    continue;
+                }
+                // Each server has another one before it in each round.
+                let first = usize::try_from(round).unwrap_or_default() % peers.len();
+                for peer in peers[first..].iter().chain(&peers[..first]) {
                     run_cell(setting, peer, workload, size, round, result)?;
                 }
             }
         }
+        keep(all)?;
     }
-    Ok(all)
+    Ok(())
 }
 
 fn empty(workload: &Workload, peers: &[Peer]) -> results::Workload {
@@ -56,6 +68,7 @@ fn empty(workload: &Workload, peers: &[Peer]) -> results::Workload {
         name,
         connections: workload.connections(size),
         share_of_best: workload.share_of_best(size),
+        is_paced: workload.is_paced(size),
     });
     let sizes: Vec<Size> = sizes.collect();
     let cells = peers.iter().flat_map(|peer| {
@@ -72,6 +85,7 @@ fn empty(workload: &Workload, peers: &[Peer]) -> results::Workload {
         title: entry.title.clone(),
         text: entry.text.clone(),
         bench: entry.bench.clone(),
+        qos: workload.qos() as u8,
         cells: cells.collect(),
         sizes,
     }
@@ -113,24 +127,19 @@ fn run_cell(
     else {
         return Ok(());
     };
-    if is_settled(setting, workload, round, cell) {
+    let failures = cell.runs.iter().filter(|run| run.failure.is_some()).count();
+    if cell.skipped.is_some() || failures >= FAILURES_MAX {
         return Ok(());
     }
-    let amount = match (share, best) {
-        (Some(share), Some(best)) => Some(Amount::Paced { rate: best * share, seconds: setting.seconds }),
-        (Some(_), None) => {
-            cell.skipped = Some("its best rate is unknown".to_owned());
-            return Ok(());
-        }
-        (None, _) => None,
+    let rate = match (share, best) {
+        (Some(share), Some(best)) => Some(best * share),
+        // The next round may find it out.
+        (Some(_), None) => return Ok(()),
+        (None, _) => workload.rate(),
     };
-    setting.say(&format!(
-        "round {}, {}, {}: {}",
-        round + 1,
-        workload.entry.name,
-        workload.sizes()[size],
-        peer.name()
-    ));
+    let amount = rate.map(|rate| Amount::Paced { rate, seconds: setting.seconds });
+    let (name, size_name) = (&workload.entry.name, &workload.sizes()[size]);
+    eprintln!("round {}, {name}, {size_name}: {}", round + 1, peer.name());
     let run = match run_once(setting, peer, workload, size, amount) {
         Ok(run) => run,
         Err(Error::Server(what)) => Run { failure: Some(what), ..Run::default() },
@@ -140,18 +149,30 @@ fn run_cell(
     Ok(())
 }
 
-/// Whether nothing more is to be found out about a cell.
-fn is_settled(setting: &Setting, workload: &Workload, round: u32, cell: &Cell) -> bool {
-    let failures = cell.runs.iter().filter(|run| run.failure.is_some()).count();
-    let rounds_max = workload.entry.rounds_max.unwrap_or(setting.rounds_max);
-    if cell.skipped.is_some() || failures >= FAILURES_MAX || round >= rounds_max {
-        return true;
+/// Whether nothing more is to be found out about a size: all servers are known precisely, or have failed.
+///
+/// A server that is known precisely runs on for the others, so that all have the same rounds.
+fn is_settled(
+    setting: &Setting,
+    workload: &Workload,
+    size: usize,
+    round: u32,
+    result: &results::Workload,
+) -> bool {
+    if round < setting.rounds_min {
+        return false;
     }
-    // An interval of fewer rounds than these is too narrow by chance.
-    round >= setting.rounds_min
-        && cell
-            .estimate(Measure::MessagesPerSec)
-            .is_some_and(|estimate| estimate.precision() <= setting.precision)
+    let measure = match () {
+        () if workload.is_paced(size) => Measure::Latency(9_900),
+        () if workload.is_scalable() => Measure::MessagesPerSec,
+        () => Measure::PeakBytes,
+    };
+    let is_precise = |cell: &Cell| {
+        let estimate = cell.estimate(measure);
+        cell.skipped.is_some() || estimate.is_none_or(|estimate| estimate.precision() <= setting.precision)
+    };
+    round >= workload.entry.rounds_max.unwrap_or(setting.rounds_max)
+        || result.cells.iter().filter(|cell| cell.size == size).all(is_precise)
 }
 
 fn run_once(
@@ -163,28 +184,18 @@ fn run_once(
 ) -> Result<Run> {
     let (cpus, interrupt) = (setting.server_cpus.as_ref(), &setting.interrupt);
     interrupt.check()?;
-    let mut server = peer.recipe()?.start(cpus, interrupt)?;
-    let deadline = Instant::now() + setting.run_patience;
+    let mut server = peer.recipe(&setting.folder)?.start(cpus, interrupt)?;
+    let patience = setting.run_patience + workload.duration();
+    let deadline = Instant::now() + patience;
     let check = || {
         interrupt.check()?;
         let is_late = Instant::now() > deadline;
-        if is_late {
-            Err(Error::Server(format!("had not done after {:?}", setting.run_patience)))
-        } else {
-            Ok(())
-        }
+        if is_late { Err(Error::Server(format!("had not done after {patience:?}"))) } else { Ok(()) }
     };
     let run = |amount| workload.run(size, amount, &setting.generator, server.target, check);
-    let measured = if workload.is_scalable() {
-        let until = Instant::now() + Amount::warm_up(setting.seconds);
-        let mut rate: f64 = 1.0;
-        // At least once, and longer where a virtual machine compiles what has run for a while.
-        loop {
-            rate = rate.max(run(Amount::WarmUp)?.messages_per_sec().unwrap_or(0.0));
-            if Instant::now() >= until {
-                break;
-            }
-        }
+    let mut warm_up = WarmUp::default();
+    let (measured, words) = if workload.is_scalable() {
+        let rate = warm_up.run(setting.warm_up_seconds, run)?;
         run(amount.unwrap_or(Amount::For { rate, seconds: setting.seconds }))?
     } else {
         run(Amount::AsWritten)?
@@ -194,19 +205,50 @@ fn run_once(
     if !server.is_alive() {
         return Err(Error::Server("ended during the run".to_owned()));
     }
-    Ok(figures(&measured, after_bytes))
+    Ok(figures(&measured, words, &warm_up, after_bytes))
 }
 
-fn figures(measured: &Measured, after_bytes: Option<u64>) -> Run {
-    let tally = measured.outcome.tally;
+/// Messages before the clock starts, so that caches are warm and virtual machines have compiled what is used.
+#[derive(Default)]
+struct WarmUp {
+    messages: u64,
+    tally: Tally,
+}
+
+impl WarmUp {
+    /// Runs longer and longer pieces until this time is over. Returns the rate of the last one, messages per second.
+    fn run(&mut self, seconds: f64, run: impl Fn(Amount) -> Result<(Measured, String)>) -> Result<f64> {
+        let (mut amount, mut taken) = (Amount::WarmUp, 0.0);
+        loop {
+            let (measured, _) = run(amount)?;
+            let piece = measured.elapsed.as_secs_f64();
+            taken += piece;
+            self.messages += measured.outcome.messages;
+            self.tally.add(measured.outcome.tally);
+            let rate = measured.messages_per_sec().unwrap_or(1.0);
+            // The rate of a short piece is that of its beginning.
+            if taken >= seconds && piece >= seconds / 4.0 {
+                return Ok(rate);
+            }
+            amount = Amount::For { rate, seconds: (4.0 * piece).clamp(seconds / 20.0, seconds) };
+        }
+    }
+}
+
+fn figures(measured: &Measured, words: String, warm_up: &WarmUp, after_bytes: Option<u64>) -> Run {
+    let mut tally = measured.outcome.tally;
+    tally.add(warm_up.tally);
     let latency = measured.outcome.latency.as_ref().filter(|latency| !latency.is_empty());
     let latency_ms = latency.map(|latency| {
-        PERCENTILES
-            .map(|percentile| (percentile, latency.value_at_percentile(percentile) as f64 / 1e6))
-            .to_vec()
+        // A percentile with hardly any message beyond it is chance.
+        let beyond = |percentile: f64| latency.len() as f64 * (100.0 - percentile) / 100.0;
+        let known = PERCENTILES.into_iter().filter(|at| *at >= 100.0 || beyond(*at) >= BEYOND_MIN);
+        known.map(|at| (at, latency.value_at_percentile(at) as f64 / 1e6)).collect()
     });
     Run {
         failure: None,
+        words,
+        warm_up_messages: warm_up.messages,
         messages: measured.outcome.messages,
         seconds: measured.elapsed.as_secs_f64(),
         lost: tally.lost,

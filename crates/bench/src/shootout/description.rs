@@ -17,12 +17,15 @@ const QUICK: &str = include_str!("quick.toml");
 /// Smallest number of rounds from which an interval can be estimated.
 const ROUNDS_MIN: u32 = 2;
 
+/// Longest duration of a run, in seconds.
+const SECONDS_MAX: f64 = 3_600.0;
+
 /// A comparison as its file describes it.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Description {
     pub(super) title: String,
-    /// Names of the servers to compare, of this file or known ones. The first one is the one that ratios refer to.
+    /// Names of the servers to compare, of this file or known ones. Findings refer to the first one.
     pub(super) servers: Vec<String>,
     /// Rounds of each workload, at least.
     pub(super) rounds_min: u32,
@@ -30,8 +33,10 @@ pub(super) struct Description {
     pub(super) rounds_max: u32,
     /// Rounds end when half of the interval of a rate is at most this share of the rate.
     pub(super) precision: f64,
-    /// Time that a run takes, where the number of messages can be chosen. The warm-up before it takes a quarter.
+    /// Time that a run takes, where the number of messages can be chosen.
     pub(super) seconds: f64,
+    /// Time that such a run is warmed up, at least.
+    pub(super) warm_up_seconds: f64,
     /// Processors for servers and for the generator, such as `0` or `0,2-3`.
     #[serde(default)]
     pub(super) server_cpus: Option<String>,
@@ -82,7 +87,7 @@ pub(super) struct ServerEntry {
     /// Settings with which acknowledged messages survive a crash, if the server claims that.
     #[serde(default)]
     pub(super) durable: Option<Durable>,
-    /// Whether the recipe was tried by the authors of this program.
+    /// Whether somebody has run this recipe.
     #[serde(default = "yes")]
     pub(super) tried: bool,
 }
@@ -144,8 +149,15 @@ impl Description {
                 format!("`rounds_min` is at least {ROUNDS_MIN}, and `rounds_max` at least `rounds_min`");
             return Err(in_file(what));
         }
-        if !(read.seconds > 0.0 && read.precision > 0.0) {
-            return Err(in_file("`seconds` and `precision` are more than 0".to_owned()));
+        let is_duration = |seconds: f64| seconds > 0.0 && seconds <= SECONDS_MAX;
+        if !(is_duration(read.seconds) && is_duration(read.warm_up_seconds) && read.precision > 0.0) {
+            let what = "`seconds` and `warm_up_seconds` are more than 0 and at most 3600, and `precision` is more than 0";
+            return Err(in_file(what.to_owned()));
+        }
+        let too_few =
+            |workload: &&WorkloadEntry| workload.rounds_max.is_some_and(|rounds| rounds < read.rounds_min);
+        if let Some(workload) = read.workloads.iter().find(too_few) {
+            return Err(in_file(format!("workload `{}`: `rounds_max` is below `rounds_min`", workload.name)));
         }
         Ok(read)
     }

@@ -1,6 +1,6 @@
 //! Findings in words, made from the figures alone.
 
-use super::results::{Cell, Measure, Results, Workload};
+use super::results::{Measure, Results, Size, Workload};
 use super::statistics::{Estimate, Verdict};
 use crate::figure;
 
@@ -90,29 +90,41 @@ impl Findings {
     }
 }
 
-/// A cell whose figures may be compared: all messages came, as often and in the order in which they were sent.
-pub(super) fn is_sound(cell: &Cell) -> bool {
-    cell.failure().is_none() && !cell.faults().any()
-}
-
-/// A sentence for each quantity and each server that is better in it.
+/// A sentence for each quantity and each server that is better in it, and one about what could not be decided.
 fn defeats(results: &Results) -> Vec<String> {
     let Some(subject) = results.present().next().map(|server| server.name.clone()) else { return Vec::new() };
     let rivals = || results.present().filter(|server| server.name != subject && server.name != RELAY);
-    let sentence = |quantity: &Quantity, rival: &str| {
-        let columns = columns(results, quantity, &subject, rival);
-        let mut lost = columns.iter().filter(|column| column.is_lost);
-        let first = lost.next()?;
-        let (count, all) = (1 + lost.count(), columns.len());
-        let (name, title, text) = (quantity.name, &first.title, quantity.text);
-        let (own, theirs) = (text(first.own), text(first.theirs));
-        Some(format!(
-            "{name}: {rival} is better in {count} of {all} columns, as in {title}: {theirs}, {subject} {own}."
-        ))
-    };
-    let of_quantity =
-        |quantity| rivals().filter_map(move |rival| sentence(quantity, &rival.name)).collect::<Vec<_>>();
-    QUANTITIES.iter().flat_map(of_quantity).collect()
+    let mut defeats = Vec::new();
+    let (mut compared, mut undecided) = (0, 0);
+    for quantity in &QUANTITIES {
+        for rival in rivals() {
+            let columns = columns(results, quantity, &subject, &rival.name);
+            compared += columns.len();
+            undecided += columns.iter().filter(|column| column.verdict == Verdict::TooFewRounds).count();
+            defeats.extend(defeat(&columns, quantity, &subject, &rival.name));
+        }
+    }
+    if defeats.is_empty() {
+        defeats
+            .push(format!("None of {compared} comparisons with a broker shows a worse figure of {subject}."));
+    }
+    if undecided > 0 {
+        defeats.push(format!("{undecided} of {compared} comparisons have too few rounds to decide them."));
+    }
+    defeats
+}
+
+fn defeat(columns: &[Column], quantity: &Quantity, subject: &str, rival: &str) -> Option<String> {
+    let wanted = if quantity.more_is_better { Verdict::More } else { Verdict::Less };
+    let mut lost = columns.iter().filter(|column| column.verdict == wanted);
+    let first = lost.next()?;
+    let (count, all) = (1 + lost.count(), columns.len());
+    let (name, title, text) = (quantity.name, &first.title, quantity.text);
+    let (own, theirs) = (text(first.own), text(first.theirs));
+    let but = if first.is_sound { "" } else { " (with faults, see below)" };
+    Some(format!(
+        "{name}: {rival} is better in {count} of {all} columns, as in {title}: {theirs}{but}, {subject} {own}."
+    ))
 }
 
 /// A column in which two servers have a quantity.
@@ -120,32 +132,38 @@ struct Column {
     title: String,
     own: f64,
     theirs: f64,
-    is_lost: bool,
+    verdict: Verdict,
+    is_sound: bool,
 }
 
 fn columns(results: &Results, quantity: &Quantity, subject: &str, rival: &str) -> Vec<Column> {
-    let wanted = if quantity.more_is_better { Verdict::More } else { Verdict::Less };
     let column = |workload: &Workload, size: usize| {
         let heading = &workload.sizes[size];
-        if heading.share_of_best.is_some() && quantity.measure == Measure::MessagesPerSec {
-            // Everybody has a rate of its own there.
-            return None;
-        }
-        let of = |name| workload.cell(name, size).filter(|cell| is_sound(cell))?.estimate(quantity.measure);
-        // Messages that are lost cost nothing: the own figures count all the same.
         let own = workload.cell(subject, size)?.estimate(quantity.measure)?;
-        let theirs = of(rival)?;
-        Some(Column {
+        let cell = workload.cell(rival, size)?;
+        let theirs = cell.estimate(quantity.measure)?;
+        is_comparable(heading, quantity).then(|| Column {
             title: format!("{}, {}", workload.title, heading.name),
             own: own.mean,
             theirs: theirs.mean,
-            is_lost: theirs.against(own) == wanted,
+            verdict: theirs.against(own),
+            is_sound: workload.is_sound(cell),
         })
     };
     let of_workload = |workload: &Workload| {
-        (0..workload.sizes.len()).filter_map(move |size| column(workload, size)).collect::<Vec<_>>()
+        (0..workload.sizes.len()).filter_map(|size| column(workload, size)).collect::<Vec<_>>()
     };
     results.workloads.iter().flat_map(of_workload).collect()
+}
+
+/// Whether a quantity of two servers says anything about them, because both had the same load.
+///
+/// The rate of messages on schedule is that of the schedule. A share of the best rate is a load of its own for each
+/// server. Without a schedule, latency is the number of pairs divided by the rate, and hides stalls.
+fn is_comparable(heading: &Size, quantity: &Quantity) -> bool {
+    let is_latency = matches!(quantity.measure, Measure::Latency(_));
+    heading.share_of_best.is_none()
+        && if heading.is_paced { quantity.measure != Measure::MessagesPerSec } else { !is_latency }
 }
 
 /// A sentence for each server that did not deliver every message once and in order.
@@ -153,7 +171,7 @@ fn faults(results: &Results, workload: &Workload) -> Vec<String> {
     let of = |name: &str| {
         let mut faulty = (0..workload.sizes.len()).filter_map(|size| {
             let faults = workload.cell(name, size)?.faults();
-            faults.any().then_some((size, faults))
+            faults.any_at(workload.qos).then_some((size, faults))
         });
         let (first, faults) = faulty.next()?;
         let and_more = if faulty.next().is_some() { ", and in further columns" } else { "" };
@@ -185,11 +203,10 @@ fn failures(results: &Results, workload: &Workload) -> Vec<String> {
     results.present().filter_map(|server| of(&server.name)).collect()
 }
 
-/// For each size the servers from the fastest on. “=” stands where the intervals overlap.
+/// For each size the servers from the fastest on. `~` stands between neighbours whose intervals overlap.
 fn rankings(results: &Results, workload: &Workload) -> Vec<String> {
     let ranking = |size: usize| {
-        if workload.sizes[size].share_of_best.is_some() {
-            // Everybody has a rate of its own there.
+        if workload.sizes[size].is_paced {
             return None;
         }
         let ranked = ranked(results, workload, size, &QUANTITIES[0]);
@@ -197,16 +214,25 @@ fn rankings(results: &Results, workload: &Workload) -> Vec<String> {
         let mut text = first.0.clone();
         let mut before = first;
         for server in rest {
-            let sign = if before.1.against(server.1) == Verdict::NoDifference { "=" } else { ">" };
+            let sign = if before.1.against(server.1) == Verdict::More { ">" } else { "~" };
             text.push_str(&format!(" {sign} {}", server.0));
             before = server;
+        }
+        let is_left_out = |name: &&str| {
+            let cell = workload.cell(name, size);
+            cell.is_some_and(|cell| cell.skipped.is_none() && !workload.is_sound(cell))
+        };
+        let names = results.present().map(|server| server.name.as_str());
+        let left_out: Vec<&str> = names.filter(is_left_out).collect();
+        if !left_out.is_empty() {
+            text.push_str(&format!("; not ranked for their faults: {}", left_out.join(", ")));
         }
         Some(format!("{}, {}: {text}.", workload.title, workload.sizes[size].name))
     };
     (0..workload.sizes.len()).filter_map(ranking).collect()
 }
 
-/// The servers whose figures may be compared, the best first.
+/// The servers without faults, the best first.
 pub(super) fn ranked(
     results: &Results,
     workload: &Workload,
@@ -214,7 +240,7 @@ pub(super) fn ranked(
     quantity: &Quantity,
 ) -> Vec<(String, Estimate)> {
     let estimate = |name: &str| {
-        let cell = workload.cell(name, size).filter(|cell| is_sound(cell))?;
+        let cell = workload.cell(name, size).filter(|cell| workload.is_sound(cell))?;
         Some((name.to_owned(), cell.estimate(quantity.measure)?))
     };
     let mut ranked: Vec<_> = results.present().filter_map(|server| estimate(&server.name)).collect();
@@ -226,12 +252,13 @@ pub(super) fn ranked(
 }
 
 pub(super) fn milliseconds(value: f64) -> String {
-    figure::duration(std::time::Duration::from_secs_f64(value / 1e3))
+    let duration = std::time::Duration::try_from_secs_f64(value / 1e3);
+    duration.map_or_else(|_| "?".to_owned(), figure::duration)
 }
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::results::{Machine, Run, Server, Size};
+    use super::super::results::{Cell, Machine, Run, Server};
     use super::*;
 
     fn server(name: &str) -> Server {
@@ -257,7 +284,12 @@ pub(super) mod tests {
 
     /// Two sizes; `other` is faster at the first one, and loses a tenth at the second one.
     pub(in super::super) fn results() -> Results {
-        let size = |name: &str, connections| Size { name: name.into(), connections, share_of_best: None };
+        let size = |name: &str, connections| Size {
+            name: name.into(),
+            connections,
+            share_of_best: None,
+            is_paced: false,
+        };
         let cells = vec![
             cell("mine", 0, vec![run(100, 0), run(101, 0)]),
             cell("other", 0, vec![run(200, 0), run(201, 0)]),
@@ -278,14 +310,17 @@ pub(super) mod tests {
                 server_cpus: Some("0".into()),
                 generator_cpus: None,
                 generator: "1".into(),
+                file_system: "ext4 on /dev/vda".into(),
             },
             seconds: 1.0,
+            interruption: None,
             servers: ["mine", "other", "relay"].map(server).to_vec(),
             workloads: vec![Workload {
                 name: "loadtest".into(),
                 title: "loadtest".into(),
                 text: "Text.".into(),
                 bench: "loadtest --conns 100,500".into(),
+                qos: 0,
                 sizes: vec![size("100 connections", 100), size("500 connections", 500)],
                 cells,
             }],
@@ -294,14 +329,34 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_defeat_is_named_and_one_by_the_relay_or_by_a_server_that_loses_is_none() {
+    fn a_defeat_is_named_and_one_by_the_relay_is_none() {
         let findings = Findings::of(&results());
         // By rate, and by the processor's time that follows from it.
         assert_eq!(findings.defeats.len(), 2, "{:?}", findings.defeats);
         assert_eq!(
             findings.defeats[0],
-            "messages per second: other is better in 1 of 1 columns, as in loadtest, 100 connections: 200, mine 100."
+            "messages per second: other is better in 2 of 2 columns, as in loadtest, 100 connections: 200, mine 100."
         );
+    }
+
+    #[test]
+    fn one_round_decides_nothing_and_the_report_says_so() {
+        let mut results = results();
+        results.workloads[0].cells.iter_mut().for_each(|cell| cell.runs.truncate(1));
+        let defeats = Findings::of(&results).defeats;
+        assert!(defeats[0].starts_with("None of 4 comparisons"), "{defeats:?}");
+        assert!(defeats[1].starts_with("4 of 4 comparisons have too few rounds"), "{defeats:?}");
+    }
+
+    #[test]
+    fn what_a_schedule_decides_is_not_compared() {
+        let mut results = results();
+        for size in &mut results.workloads[0].sizes {
+            size.is_paced = true;
+        }
+        let findings = Findings::of(&results);
+        assert!(findings.defeats.iter().all(|defeat| !defeat.starts_with("messages per second")));
+        assert_eq!(findings.rankings, [""; 0]);
     }
 
     #[test]
@@ -314,8 +369,14 @@ pub(super) mod tests {
     #[test]
     fn no_difference_is_stated_where_there_is_none() {
         let mut results = results();
-        assert_eq!(Findings::of(&results).rankings[0], "loadtest, 100 connections: relay > other > mine.");
+        let ranking = "loadtest, 100 connections: relay > other > mine.";
+        assert_eq!(Findings::of(&results).rankings[0], ranking);
         results.workloads[0].cells[1].runs = vec![run(90, 0), run(112, 0)];
-        assert_eq!(Findings::of(&results).rankings[0], "loadtest, 100 connections: relay > other = mine.");
+        let rankings = Findings::of(&results).rankings;
+        assert_eq!(rankings[0], "loadtest, 100 connections: relay > other ~ mine.");
+        assert_eq!(
+            rankings[1],
+            "loadtest, 500 connections: mine; not ranked for their faults: other, relay."
+        );
     }
 }

@@ -19,7 +19,7 @@ mod results;
 mod statistics;
 mod workload;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{env, fs};
@@ -29,10 +29,11 @@ use crate::error::{Error, Result};
 use crate::host::{self, CpuList};
 use crate::interrupt::Interrupt;
 use crate::measure::Generator;
+use crate::scratch::file_system_of;
 
 use self::description::Description;
 use self::peer::{Peer, Places};
-use self::results::{Machine, Results, Server};
+use self::results::{Claim, Machine, Results, Server};
 use self::workload::Workload;
 
 /// A run that has not ended after this many times its planned duration has failed.
@@ -47,17 +48,13 @@ struct Setting {
     rounds_max: u32,
     precision: f64,
     seconds: f64,
+    warm_up_seconds: f64,
     run_patience: Duration,
+    /// Folders of servers are made in it.
+    folder: PathBuf,
     server_cpus: Option<CpuList>,
     generator: Generator,
     interrupt: Interrupt,
-}
-
-impl Setting {
-    /// Tells the user on standard error what is done now.
-    fn say(&self, what: &str) {
-        eprintln!("{what}");
-    }
 }
 
 /// Compares servers, or makes the report again from figures.
@@ -88,11 +85,13 @@ pub(crate) fn run(args: &ShootoutArgs) -> Result<ExitCode> {
         .collect::<Result<_>>()?;
     let connections = workloads.iter().map(Workload::connections_max).max().unwrap_or(0);
     host::raise_descriptor_limit(connections)?;
+    fs::create_dir_all(&args.output).map_err(Error::io(format!("make {}", args.output.display())))?;
     let setting = setting(args, &description)?;
-    let results = compare(&setting, &description, peers, &workloads);
+    let results = compare(&setting, &description, peers, &workloads)?;
+    let written = write(&results, &args.output);
     // All servers have ended by now.
     setting.interrupt.take_effect()?;
-    write(&results?, &args.output)
+    written
 }
 
 fn setting(args: &ShootoutArgs, description: &Description) -> Result<Setting> {
@@ -102,17 +101,23 @@ fn setting(args: &ShootoutArgs, description: &Description) -> Result<Setting> {
         (None, None) => Ok(None),
     };
     let rounds_max = args.rounds.unwrap_or(description.rounds_max);
-    let patience = Duration::from_secs_f64(description.seconds * PATIENCE_FACTOR).max(PATIENCE_MIN);
+    let seconds = args.seconds.map_or(description.seconds, |seconds| seconds.as_secs_f64());
+    let patience = Duration::from_secs_f64(seconds * PATIENCE_FACTOR).max(PATIENCE_MIN);
+    let generator_cpus = cpus(&args.pin, &description.generator_cpus)?;
+    let folder = args.output.canonicalize();
+    let folder = folder.map_err(Error::io(format!("find {}", args.output.display())))?;
     Ok(Setting {
         rounds_min: description.rounds_min.min(rounds_max),
         rounds_max,
         precision: description.precision,
-        seconds: args.seconds.map_or(description.seconds, |seconds| seconds.as_secs_f64()),
+        seconds,
+        warm_up_seconds: description.warm_up_seconds.min(seconds),
         run_patience: patience,
+        folder,
         server_cpus: cpus(&args.server_cpu, &description.server_cpus)?,
         generator: Generator {
-            workers: 1,
-            cpus: cpus(&args.pin, &description.generator_cpus)?,
+            workers: generator_cpus.as_ref().map_or(1, CpuList::count),
+            cpus: generator_cpus,
             version: wire::Version::V3_1_1,
         },
         interrupt: Interrupt::on_signals()?,
@@ -129,40 +134,61 @@ fn compare(
     let machine = machine(setting)?;
     let servers: Vec<Server> = peers.iter().map(server).collect();
     for server in &servers {
-        setting.say(&format!(
-            "{}: {}",
-            server.name,
-            server.absence.as_deref().unwrap_or(server.version.as_str())
-        ));
+        eprintln!("{}: {}", server.name, server.absence.as_deref().unwrap_or(&server.version));
     }
     let peers: Vec<Peer> = peers.into_iter().filter(|peer| peer.absence().is_none()).collect();
     if peers.is_empty() {
         return Err(Error::Arguments("none of the servers is installed".to_owned()));
     }
-    let workloads = course::run(setting, &peers, workloads)?;
-    let mut claims = Vec::new();
-    if description.check_claims {
-        for peer in peers.iter().filter(|peer| peer.entry.durable.is_some()) {
-            setting.say(&format!("killed while it acknowledges: {}", peer.name()));
-            let cpus = setting.server_cpus.as_ref();
-            claims.extend(claims::check(peer, setting.seconds, cpus, &setting.interrupt)?);
-        }
-    }
-    Ok(Results {
+    let mut results = Results {
         title: description.title.clone(),
         command: command_line(),
         machine,
-        seconds: started.elapsed().as_secs_f64(),
+        seconds: 0.0,
+        interruption: None,
         servers,
-        workloads,
-        claims,
-    })
+        workloads: Vec::new(),
+        claims: Vec::new(),
+    };
+    let mut measured = Vec::new();
+    // A night is not lost if the machine goes away in its last hour.
+    let keep = |workloads: &[results::Workload]| {
+        let so_far = Results {
+            seconds: started.elapsed().as_secs_f64(),
+            interruption: Some("the shoot-out was under way".to_owned()),
+            workloads: workloads.to_vec(),
+            ..results.clone()
+        };
+        save(&so_far, &setting.folder)
+    };
+    let ended = course::run(setting, &peers, workloads, &mut measured, keep);
+    results.workloads = measured;
+    let ended = ended.and_then(|()| {
+        if description.check_claims {
+            results.claims = check_claims(setting, &peers)?;
+        }
+        Ok(())
+    });
+    results.seconds = started.elapsed().as_secs_f64();
+    results.interruption = ended.err().map(|error| error.to_string());
+    Ok(results)
+}
+
+/// Kills each server that claims durability, and counts.
+fn check_claims(setting: &Setting, peers: &[Peer]) -> Result<Vec<Claim>> {
+    let mut claims = Vec::new();
+    for peer in peers.iter().filter(|peer| peer.entry.durable.is_some()) {
+        eprintln!("killed while it acknowledges: {}", peer.name());
+        claims.extend(claims::check(peer, setting)?);
+    }
+    Ok(claims)
 }
 
 fn server(peer: &Peer) -> Server {
     let absence = peer.absence();
     let version = if absence.is_none() { peer.version() } else { String::new() };
     let entry = &peer.entry;
+    let untried = "the recipe follows the documentation of the broker, and nobody has run it yet".to_owned();
     Server {
         name: entry.name.clone(),
         language: entry.language.clone(),
@@ -170,7 +196,7 @@ fn server(peer: &Peer) -> Server {
         command: entry.command.clone(),
         files: entry.files.clone().into_iter().collect(),
         fairness: entry.fairness.clone(),
-        notes: entry.notes.clone(),
+        notes: if entry.tried { entry.notes.clone() } else { [&entry.notes[..], &[untried]].concat() },
         absence,
     }
 }
@@ -192,6 +218,7 @@ fn machine(setting: &Setting) -> Result<Machine> {
         server_cpus: setting.server_cpus.as_ref().map(ToString::to_string),
         generator_cpus: setting.generator.cpus.as_ref().map(ToString::to_string),
         generator: env!("CARGO_PKG_VERSION").to_owned(),
+        file_system: file_system_of(&setting.folder),
     })
 }
 
@@ -218,14 +245,20 @@ fn list(peers: &[Peer], description: &Description) {
     }
 }
 
-fn write(results: &Results, folder: &Path) -> Result<ExitCode> {
-    fs::create_dir_all(folder).map_err(Error::io(format!("make the directory {}", folder.display())))?;
+/// Writes the figures, through a file beside them: there is never half of them.
+fn save(results: &Results, folder: &Path) -> Result<()> {
     let json =
         serde_json::to_string_pretty(results).expect("every key is a text, and every value can be written");
+    let (path, beside) = (folder.join("results.json"), folder.join("results.json.new"));
+    let written = fs::write(&beside, json).and_then(|()| fs::rename(&beside, &path));
+    written.map_err(Error::io(format!("write {}", path.display())))
+}
+
+fn write(results: &Results, folder: &Path) -> Result<ExitCode> {
+    fs::create_dir_all(folder).map_err(Error::io(format!("make the directory {}", folder.display())))?;
+    save(results, folder)?;
     let markdown = report::markdown(results);
-    for (name, text) in
-        [("results.json", json), ("report.md", markdown.clone()), ("report.html", report::html(results)?)]
-    {
+    for (name, text) in [("report.md", markdown.clone()), ("report.html", report::html(results)?)] {
         let path = folder.join(name);
         fs::write(&path, text).map_err(Error::io(format!("write {}", path.display())))?;
     }

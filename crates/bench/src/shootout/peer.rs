@@ -16,10 +16,10 @@ use crate::process::Process;
 use crate::server::{Started, free_address, is_on_path};
 
 /// Folder of servers that `cargo xtask shootout --install` makes, below the working directory.
-const PEERS: &str = "target/peers";
+const INSTALLED: &str = "target/peers";
 
 /// The same, if it is somewhere else.
-const PEERS_VARIABLE: &str = "PONDHAWK_PEERS";
+const INSTALLED_VARIABLE: &str = "PONDHAWK_PEERS";
 
 /// A server with its recipe.
 #[derive(Debug)]
@@ -66,7 +66,7 @@ impl Places {
     pub(super) fn find() -> Result<Self> {
         let own = env::current_exe().map_err(Error::io("find this program"))?;
         let here = env::current_dir().map_err(Error::io("find the working directory"))?;
-        let peers = env::var_os(PEERS_VARIABLE).map_or_else(|| here.join(PEERS), PathBuf::from);
+        let peers = env::var_os(INSTALLED_VARIABLE).map_or_else(|| here.join(INSTALLED), PathBuf::from);
         Ok(Self { peers, own })
     }
 
@@ -90,7 +90,7 @@ impl Peer {
         let program = self.places.fill_in(&self.entry.program);
         let is_there =
             if program.contains('/') { Path::new(&program).exists() } else { is_on_path(&program) };
-        let how = if self.entry.tried {
+        let how = if self.entry.program.starts_with("{peers}") || self.name() == "rabbitmq" {
             format!("cargo xtask shootout --install {}", self.name())
         } else {
             "install it by its own instructions".to_owned()
@@ -104,31 +104,37 @@ impl Peer {
         let output = Command::new("sh").arg("-c").arg(self.places.fill_in(command)).output();
         let text = output.map(|output| [output.stdout, output.stderr].concat()).unwrap_or_default();
         let text = String::from_utf8_lossy(&text);
-        text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("unknown").to_owned()
+        let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("unknown");
+        // It goes to a terminal and into pages.
+        line.chars().filter(|character| !character.is_control()).collect()
     }
 
-    /// Makes an empty folder for the server.
+    /// Makes an empty folder for the server in `parent`, which is a whole path.
     ///
     /// # Errors
     /// If the system refuses the folder, or has no port left.
-    pub(super) fn recipe(&self) -> Result<Recipe<'_>> {
-        self.recipe_of(&self.entry.command, &self.entry.files)
+    pub(super) fn recipe(&self, parent: &Path) -> Result<Recipe<'_>> {
+        self.recipe_of(parent, &self.entry.command, &self.entry.files)
     }
 
     /// The same with the settings for which the server claims durability; `None` if it claims none.
     ///
     /// # Errors
     /// As [`Self::recipe`].
-    pub(super) fn durable_recipe(&self) -> Result<Option<Recipe<'_>>> {
+    pub(super) fn durable_recipe(&self, parent: &Path) -> Result<Option<Recipe<'_>>> {
         let durable = self.entry.durable.as_ref();
-        durable.map(|durable| self.recipe_of(&durable.command, &durable.files)).transpose()
+        durable.map(|durable| self.recipe_of(parent, &durable.command, &durable.files)).transpose()
     }
 
-    fn recipe_of<'a>(&'a self, command: &'a str, files: &'a BTreeMap<String, String>) -> Result<Recipe<'a>> {
+    fn recipe_of<'a>(
+        &'a self,
+        parent: &Path,
+        command: &'a str,
+        files: &'a BTreeMap<String, String>,
+    ) -> Result<Recipe<'a>> {
         let address = free_address()?;
-        let name = format!("pondhawk-shootout-{}-{}", std::process::id(), address.port());
-        let folder = env::temp_dir().join(name);
-        fs::create_dir_all(&folder).map_err(Error::io(format!("make the directory {}", folder.display())))?;
+        let folder = parent.join(format!("server-{}-{}", std::process::id(), address.port()));
+        fs::create_dir(&folder).map_err(Error::io(format!("make the directory {}", folder.display())))?;
         Ok(Recipe { peer: self, command, files, address, folder: Folder(folder) })
     }
 }
@@ -203,7 +209,7 @@ mod tests {
     #[test]
     fn words_of_a_recipe_are_replaced() {
         let peer = peer("{peers}/toy/toy", "{self} {peers} {port} {dir}");
-        let recipe = peer.recipe().unwrap();
+        let recipe = peer.recipe(&env::temp_dir()).unwrap();
         let (port, folder) = (recipe.address.port(), recipe.folder.0.display().to_string());
         assert_eq!(recipe.fill_in(recipe.command), format!("/bin/pondhawk /peers {port} {folder}"));
         assert!(peer.absence().unwrap().contains("/peers/toy/toy"));
@@ -215,7 +221,12 @@ mod tests {
     fn a_server_that_ends_at_once_is_a_failure_and_its_files_are_there() {
         let peer = peer("sh", "sh -c 'test -s {dir}/a/b && exit 7'");
         assert_eq!(peer.absence(), None);
-        let error = peer.recipe().unwrap().start(None, &Interrupt::default()).unwrap_err().to_string();
+        let error = peer
+            .recipe(&env::temp_dir())
+            .unwrap()
+            .start(None, &Interrupt::default())
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("exit status: 7"), "{error}");
     }
 }

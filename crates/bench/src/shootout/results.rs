@@ -4,6 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::statistics::Estimate;
 
+/// Share of its time above which the generator may be what limited a run.
+const GENERATOR_BOUND: f64 = 0.9;
+
 /// Everything that a report shows.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Results {
@@ -13,6 +16,8 @@ pub(super) struct Results {
     pub(super) machine: Machine,
     /// Duration of the whole shoot-out, in seconds.
     pub(super) seconds: f64,
+    /// Why the shoot-out ended early, if it did.
+    pub(super) interruption: Option<String>,
     pub(super) servers: Vec<Server>,
     pub(super) workloads: Vec<Workload>,
     /// Results of the checks of durability.
@@ -31,6 +36,8 @@ pub(super) struct Machine {
     pub(super) generator_cpus: Option<String>,
     /// Version of this program, which is the generator.
     pub(super) generator: String,
+    /// The file system with the data of servers.
+    pub(super) file_system: String,
 }
 
 /// A server as it was measured.
@@ -54,6 +61,7 @@ pub(super) struct Workload {
     pub(super) text: String,
     /// The words behind `pondhawk bench`.
     pub(super) bench: String,
+    pub(super) qos: u8,
     pub(super) sizes: Vec<Size>,
     pub(super) cells: Vec<Cell>,
 }
@@ -64,6 +72,8 @@ pub(super) struct Size {
     pub(super) connections: u64,
     /// The share of a server's own best rate at which latency was measured, if it was.
     pub(super) share_of_best: Option<f64>,
+    /// Whether messages were sent on schedule.
+    pub(super) is_paced: bool,
 }
 
 /// All runs of one server at one size of a workload.
@@ -81,8 +91,12 @@ pub(super) struct Cell {
 pub(super) struct Run {
     /// Why the run ended early, if it did. The figures are zero then.
     pub(super) failure: Option<String>,
+    /// The words that make of the command of the workload the one of this run.
+    pub(super) words: String,
     pub(super) messages: u64,
     pub(super) seconds: f64,
+    /// Messages of the warm-up. What happened to them counts below.
+    pub(super) warm_up_messages: u64,
     pub(super) lost: u64,
     pub(super) duplicated: u64,
     pub(super) out_of_order: u64,
@@ -105,6 +119,8 @@ pub(super) struct Claim {
     /// The claim of the server's documentation.
     pub(super) claim: String,
     pub(super) command: String,
+    /// Settings with their reasons, and known limits.
+    pub(super) settings: Vec<String>,
     /// Messages that the server had acknowledged at QoS 1 before it was killed.
     pub(super) acknowledged: u64,
     /// Seconds in which it acknowledged them.
@@ -135,6 +151,11 @@ impl Results {
 }
 
 impl Workload {
+    /// Whether a cell's messages all came as their QoS promises, and no run failed.
+    pub(super) fn is_sound(&self, cell: &Cell) -> bool {
+        cell.failure().is_none() && !cell.faults().any_at(self.qos)
+    }
+
     pub(super) fn cell(&self, server: &str, size: usize) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.server == server && cell.size == size)
     }
@@ -147,11 +168,11 @@ impl Cell {
         Estimate::of(&runs.filter_map(|run| run.value(measure)).collect::<Vec<_>>())
     }
 
-    /// Messages lost, duplicated and out of order in all runs, of so many.
+    /// Messages lost, duplicated and out of order in all runs.
     pub(super) fn faults(&self) -> Faults {
         let mut faults = Faults::default();
         for run in &self.runs {
-            faults.messages += run.messages;
+            faults.messages += run.messages + run.warm_up_messages;
             faults.lost += run.lost;
             faults.duplicated += run.duplicated;
             faults.out_of_order += run.out_of_order;
@@ -167,7 +188,7 @@ impl Cell {
 
     /// Whether the generator may have been the limit in one of the runs.
     pub(super) fn is_bound_by_generator(&self) -> bool {
-        self.runs.iter().any(|run| run.generator_busy > 0.9)
+        self.runs.iter().any(|run| run.generator_busy > GENERATOR_BOUND)
     }
 }
 
@@ -183,8 +204,10 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    pub(super) fn any(self) -> bool {
-        self.lost + self.duplicated + self.out_of_order + self.unexpected > 0
+    /// Whether there are any that the QoS forbids: at QoS 1, a message may come again.
+    pub(super) fn any_at(self, qos: u8) -> bool {
+        let repeated = if qos == 1 { 0 } else { self.duplicated };
+        self.lost + repeated + self.out_of_order + self.unexpected > 0
     }
 
     /// The share of the messages that was lost.

@@ -12,8 +12,11 @@ use crate::error::{Error, Result};
 use crate::load::{FloodTest, IdleTest, ManyTest, OfflineTest, Pattern, PingtestTest, Test};
 use crate::measure::{Generator, Measured, Target};
 
-/// A warm-up takes this part of a run.
+/// Messages as the words say, divided by this, are the first piece of a warm-up.
 const WARM_UP_DIVISOR: f64 = 4.0;
+
+/// A run of which no message count is known has at least this many messages of each publisher.
+const MESSAGES_MIN: f64 = 10.0;
 
 /// A workload that can be run.
 #[derive(Debug)]
@@ -38,7 +41,7 @@ enum Load {
 pub(super) enum Amount {
     /// As much as the words of the workload say.
     AsWritten,
-    /// A quarter of it, so that caches are warm and code is compiled.
+    /// A quarter of it: nobody knows yet how fast the server is.
     WarmUp,
     /// As much as takes this time at this rate in messages per second.
     For { rate: f64, seconds: f64 },
@@ -68,8 +71,14 @@ impl Workload {
             let what = "servers, processors and rounds are keys of the file, and no words of a workload";
             return Err(in_workload(what.to_owned()));
         }
-        if !entry.shares_of_best.is_empty() && !matches!(load, Load::Pingtest(_)) {
-            return Err(in_workload("`shares_of_best` is for pingtest".to_owned()));
+        let can_share = matches!(&load, Load::Pingtest(test) if test.rate.is_none());
+        if !entry.shares_of_best.is_empty() && !can_share {
+            return Err(in_workload("`shares_of_best` is for pingtest without --rate".to_owned()));
+        }
+        if let Some(share) =
+            entry.shares_of_best.iter().find(|share| !(0.0..=1.0).contains(*share) || **share == 0.0)
+        {
+            return Err(in_workload(format!("{share} is no share of a rate")));
         }
         Ok(Self { entry, load, version: comparison.version })
     }
@@ -110,7 +119,29 @@ impl Workload {
         matches!(self.load, Load::Flood(_) | Load::Pingtest(_))
     }
 
-    /// Runs the size with this index once.
+    /// Messages per second, if the words give a rate, which is the same for all servers.
+    pub(super) fn rate(&self) -> Option<f64> {
+        match &self.load {
+            Load::Pingtest(test) => test.rate.map(|requests| 2.0 * requests),
+            Load::Many(_) | Load::Flood(_) | Load::Idle(_) | Load::Offline(_) => None,
+        }
+    }
+
+    /// Whether messages of the size with this index are sent on schedule: their rate then says nothing about the server.
+    pub(super) fn is_paced(&self, size: usize) -> bool {
+        self.share_of_best(size).is_some() || self.rate().is_some() || matches!(self.load, Load::Many(_))
+    }
+
+    /// Time that the words give to a run, if they do.
+    pub(super) fn duration(&self) -> Duration {
+        match &self.load {
+            Load::Many(test) => test.duration,
+            Load::Offline(test) => test.duration,
+            Load::Flood(_) | Load::Pingtest(_) | Load::Idle(_) => Duration::ZERO,
+        }
+    }
+
+    /// Runs the size with this index once. Returns the figures, and the words with which `bench` repeats the run.
     ///
     /// # Errors
     /// Those of [`Generator::measure`].
@@ -121,7 +152,7 @@ impl Workload {
         generator: &Generator,
         target: Target,
         mut check: impl FnMut() -> Result<()>,
-    ) -> Result<Measured> {
+    ) -> Result<(Measured, String)> {
         let size = size.min(self.load.sizes().len() - 1);
         let (run, workers) = (new_run_id(), generator.workers);
         let generator = &Generator { version: self.version, ..generator.clone() };
@@ -130,24 +161,35 @@ impl Workload {
             Load::Flood(test) => {
                 let messages = amount.messages(test.messages, test.deliveries_of_one_each(size));
                 let test = FloodTest { messages, ..test.clone() };
-                generator.measure(test.parts(size, run, workers), target, look)
+                let measured = generator.measure(test.parts(size, run, workers), target, look)?;
+                Ok((measured, format!("--messages {messages}")))
             }
             Load::Pingtest(test) => {
                 // A request and its reply are two messages.
                 let pairs = u64::from(test.sizes[size].pairs);
                 let messages = amount.messages(test.messages, 2 * pairs);
-                let test = PingtestTest { messages, rate: amount.requests_per_sec(), ..test.clone() };
-                generator.measure(test.parts(size, run, workers), target, look)
+                let rate = amount.requests_per_sec();
+                let test = PingtestTest { messages, rate, ..test.clone() };
+                let measured = generator.measure(test.parts(size, run, workers), target, look)?;
+                let rate = rate.map_or(String::new(), |rate| format!(" --rate {rate:.0}"));
+                Ok((measured, format!("--messages {messages}{rate}")))
             }
-            Load::Idle(test) => generator.measure(test.parts(size, run, workers), target, look),
-            Load::Many(test) => generator.measure(test.parts(size, run, workers), target, look),
-            Load::Offline(test) => generator.measure(test.parts(size, run, workers), target, look),
+            Load::Idle(test) => {
+                generator.measure(test.parts(size, run, workers), target, look).map(as_written)
+            }
+            Load::Many(test) => {
+                generator.measure(test.parts(size, run, workers), target, look).map(as_written)
+            }
+            Load::Offline(test) => {
+                generator.measure(test.parts(size, run, workers), target, look).map(as_written)
+            }
         }
     }
 }
 
 impl Amount {
     /// Messages of each publisher. If each publisher sends one, there are `deliveries`.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the cast saturates")]
     fn messages(self, as_written: u64, deliveries: u64) -> u64 {
         let scaled = match self {
             Self::AsWritten => return as_written,
@@ -156,8 +198,7 @@ impl Amount {
                 rate * seconds / deliveries.max(1) as f64
             }
         };
-        // A run in which each publisher sends a handful of messages is over before it has begun.
-        (scaled.round() as u64).max(10)
+        scaled.round().max(MESSAGES_MIN) as u64
     }
 
     /// Requests of all pairs in a second, of which each is half of the messages.
@@ -167,11 +208,10 @@ impl Amount {
             Self::AsWritten | Self::WarmUp | Self::For { .. } => None,
         }
     }
+}
 
-    /// Time that the warm-up before a run of this time takes.
-    pub(super) fn warm_up(seconds: f64) -> Duration {
-        Duration::from_secs_f64(seconds / WARM_UP_DIVISOR)
-    }
+fn as_written(measured: Measured) -> (Measured, String) {
+    (measured, String::new())
 }
 
 impl Load {
@@ -261,6 +301,10 @@ mod tests {
         }
         let error = Workload::new(entry("loadtest --conns 4", &[0.5])).unwrap_err().to_string();
         assert!(error.contains("pingtest"), "{error}");
+        for share in [0.0, -1.0, 1.5, f64::NAN] {
+            let error = Workload::new(entry("pingtest", &[share])).unwrap_err().to_string();
+            assert!(error.contains("no share of a rate"), "{error}");
+        }
     }
 
     #[test]

@@ -23,6 +23,8 @@ const COLOURS: [RGBColor; 8] = [
 const SIZE: (u32, u32) = (860, 400);
 /// Pixels for the names of lines at the right.
 const LABELS: i32 = 130;
+/// The lowest place of such a name.
+const LABELS_END: i32 = 360;
 /// Pixels between two of these names.
 const LABEL_STEP: i32 = 15;
 const FONT: (&str, u32) = ("sans-serif", 13);
@@ -46,11 +48,14 @@ pub(super) fn rates(results: &Results, workload: &Workload) -> Result<Option<Str
     }
     let lines = lines(results, |name| {
         let point = |(size, heading): (usize, &super::super::results::Size)| {
-            let cell = workload.cell(name, size).filter(|cell| cell.failure().is_none())?;
+            let cell = workload.cell(name, size).filter(|cell| workload.is_sound(cell))?;
             Some((heading.connections as f64, cell.estimate(Measure::MessagesPerSec)?.mean))
         };
         plain().filter_map(point).collect()
     });
+    if lines.is_empty() {
+        return Ok(None);
+    }
     let axes = Axes {
         x: "connections",
         y: "messages per second",
@@ -143,13 +148,15 @@ fn draw_bars(
         .margin_right(70)
         .x_label_area_size(36)
         .y_label_area_size(LABELS)
-        .build_cartesian_2d((low..high).log_scale(), 0.0..bars.len() as f64)?;
+        .build_cartesian_2d(
+            (low..high).log_scale().with_key_points(steps(low, high)),
+            0.0..bars.len() as f64,
+        )?;
     chart
         .configure_mesh()
         .disable_y_mesh()
         .disable_y_axis()
         .x_desc("CPU seconds per million messages (logarithmic)")
-        .x_labels(6)
         .light_line_style(TRANSPARENT)
         .x_label_formatter(&|x| figure::quantity(*x))
         .label_style(FONT)
@@ -206,7 +213,7 @@ fn draw_lines(
         .y_label_area_size(80)
         .build_cartesian_2d(
             (left..right * 1.0001).log_scale().with_key_points(marks(axes, lines)),
-            (bottom / 1.5..top * 1.5).log_scale(),
+            (bottom / 1.5..top * 1.5).log_scale().with_key_points(steps(bottom / 1.5, top * 1.5)),
         )?;
     chart
         .configure_mesh()
@@ -214,7 +221,6 @@ fn draw_lines(
         .y_desc(axes.y)
         .x_label_formatter(&|x| (axes.x_text)(*x))
         .y_label_formatter(&|y| (axes.y_text)(*y))
-        .y_labels(6)
         .light_line_style(TRANSPARENT)
         .bold_line_style(BLACK.mix(0.12))
         .label_style(FONT)
@@ -239,15 +245,31 @@ fn draw_lines(
     }
     labels.sort_by_key(|(at, ..)| at.1);
     let mut lowest = i32::MIN;
-    for ((x, y), name, colour) in labels {
+    for ((_, y), ..) in &mut labels {
         // Names of lines that end together stand below each other.
-        let y = y.max(lowest);
-        lowest = y + LABEL_STEP;
+        *y = (*y).max(lowest);
+        lowest = *y + LABEL_STEP;
+    }
+    let below = lowest - LABEL_STEP - LABELS_END;
+    for ((x, y), name, colour) in labels {
+        let y = y - below.max(0);
         let style = TextStyle::from(FONT).color(&colour);
         root.draw(&Text::new(name, (x + 10, y - 7), style))?;
     }
     root.present()?;
     Ok(())
+}
+
+/// The steps of a logarithmic axis: 1, 2, 5 and 10, or 1 and 10 if there are many.
+fn steps(low: f64, high: f64) -> Vec<f64> {
+    let decades = (high / low).log10();
+    let digits: &[f64] = if decades > 3.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    // From the power below the least value on.
+    let first = 10_f64.powf(low.log10().floor());
+    let powers =
+        std::iter::successors(Some(first), |power| Some(power * 10.0)).take_while(|power| *power <= high);
+    let steps = powers.flat_map(|power| digits.iter().map(move |digit| digit * power));
+    steps.filter(|step| (low..=high).contains(step)).collect()
 }
 
 /// The marks of the horizontal axis.
@@ -264,8 +286,13 @@ fn marks(axes: &Axes, lines: &[Line]) -> Vec<f64> {
 /// A line for each server that has points.
 fn lines(results: &Results, points: impl Fn(&str) -> Vec<(f64, f64)>) -> Vec<Line> {
     let line = |name: &str| Line { name: name.to_owned(), place: place(results, name), points: points(name) };
-    let lines = results.present().map(|server| line(&server.name));
-    lines.filter(|line| !line.points.is_empty()).collect()
+    let mut lines: Vec<Line> = results.present().map(|server| line(&server.name)).collect();
+    for line in &mut lines {
+        // A logarithmic axis has no others.
+        line.points.retain(|(x, y)| x.is_normal() && y.is_normal() && *x > 0.0 && *y > 0.0);
+    }
+    lines.retain(|line| !line.points.is_empty());
+    lines
 }
 
 fn place(results: &Results, name: &str) -> usize {

@@ -21,10 +21,10 @@ pub(in super::super) fn html(results: &Results) -> Result<String> {
     page.element("h1", &results.title);
     page.element("p", &machine(results));
     page.element("pre", &results.command);
-    page.list(&format!("Where {subject} loses"), &findings.defeats, Some("Nowhere in this run."));
+    page.list(&format!("Where {subject} loses"), &findings.defeats, None);
     page.list("Messages lost, repeated or out of order", &findings.faults, Some("None."));
     page.list("Runs that failed", &findings.failures, None);
-    page.list("Order by messages per second (= no difference)", &findings.rankings, None);
+    page.list("Order by messages per second (~ no difference between neighbours)", &findings.rankings, None);
     for workload in &results.workloads {
         page.workload(results, workload)?;
     }
@@ -101,7 +101,7 @@ impl Page {
                     let cell = workload.cell(&server.name, size);
                     self.element(
                         "td",
-                        &cell.map_or_else(|| "–".to_owned(), |cell| cell_text(cell, quantity)),
+                        &cell.map_or_else(|| "–".to_owned(), |cell| cell_text(workload, cell, quantity)),
                     );
                 }
                 self.raw("</tr>\n");
@@ -127,7 +127,7 @@ impl Page {
              SIGKILL, and starts again. Then its subscriber comes back and counts. SIGKILL is kinder than a power cut.",
         );
         self.raw(
-            "<div class=\"wide\"><table>\n<tr><th></th><th>acknowledged</th><th>per second</th>\
+            "<div class=\"wide\"><table class=\"claims\">\n<tr><th></th><th>acknowledged</th><th>per second</th>\
              <th>acknowledged and lost</th><th>claim</th></tr>\n",
         );
         for claim in claims {
@@ -144,6 +144,13 @@ impl Page {
             self.raw("</tr>\n");
         }
         self.raw("</table></div>\n");
+        for claim in claims {
+            self.raw(&format!("<details><summary>Settings of {}</summary>\n", escaped(&claim.server)));
+            self.element("pre", &claim.command);
+            self.raw("<ul>\n");
+            claim.settings.iter().for_each(|setting| self.element("li", setting));
+            self.raw("</ul></details>\n");
+        }
     }
 
     fn servers(&mut self, results: &Results) {

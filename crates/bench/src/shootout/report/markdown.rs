@@ -11,10 +11,15 @@ pub(in super::super) fn markdown(results: &Results) -> String {
     let findings = Findings::of(results);
     let mut text = format!("# {}\n\n{}\n\n```\n{}\n```\n", results.title, machine(results), results.command);
     let subject = results.present().next().map(|server| server.name.as_str()).unwrap_or_default();
-    list(&mut text, &format!("Where {subject} loses"), &findings.defeats, Some("Nowhere in this run."));
+    list(&mut text, &format!("Where {subject} loses"), &findings.defeats, None);
     list(&mut text, "Messages lost, repeated or out of order", &findings.faults, Some("None."));
     list(&mut text, "Runs that failed", &findings.failures, None);
-    list(&mut text, "Order by messages per second (= no difference)", &findings.rankings, None);
+    list(
+        &mut text,
+        "Order by messages per second (~ no difference between neighbours)",
+        &findings.rankings,
+        None,
+    );
     for workload in &results.workloads {
         text.push_str(&format!("\n## {}\n\n", workload.title));
         if !workload.text.is_empty() {
@@ -54,7 +59,9 @@ fn table(results: &Results, workload: &Workload) -> Table {
     let section = |quantity| {
         let row = |name: &String| {
             let cells = (0..workload.sizes.len()).map(|size| {
-                workload.cell(name, size).map_or_else(|| "–".to_owned(), |cell| cell_text(cell, quantity))
+                workload
+                    .cell(name, size)
+                    .map_or_else(|| "–".to_owned(), |cell| cell_text(workload, cell, quantity))
             });
             std::iter::once(name.clone()).chain(cells).collect()
         };
@@ -86,8 +93,19 @@ fn claims(claims: &[Claim]) -> Table {
             title: "QoS 1, lasting session".into(),
             rows: claims.iter().map(row).collect(),
         }],
-        notes: notes.map(|claim| format!("{}: {}", claim.server, claim.claim)).collect(),
+        notes: notes.map(note).collect(),
     }
+}
+
+/// The claim of a server, its command, and its settings.
+fn note(claim: &Claim) -> String {
+    let settings: String = claim.settings.iter().map(|setting| format!("\n  - {setting}")).collect();
+    format!(
+        "- {}: {}\n  - `{}`{settings}",
+        claim.server,
+        claim.claim.trim().replace('\n', " "),
+        claim.command
+    )
 }
 
 fn servers(text: &mut String, results: &Results) {
@@ -99,7 +117,8 @@ fn servers(text: &mut String, results: &Results) {
             continue;
         }
         let language = if server.language.is_empty() { "" } else { &format!("{}, ", server.language) };
-        text.push_str(&format!("{language}version: {}\n\n```\n{}\n```\n", server.version, server.command));
+        let version = server.version.replace('|', "\\|").replace('<', "&lt;");
+        text.push_str(&format!("{language}version: {version}\n\n```\n{}\n```\n", server.command));
         for (name, content) in &server.files {
             text.push_str(&format!("\n{name}:\n\n```\n{}\n```\n", content.trim_end()));
         }

@@ -7,14 +7,14 @@ mod markdown;
 pub(super) use self::html::html;
 pub(super) use self::markdown::markdown;
 
-use super::findings::{Quantity, is_sound};
-use super::results::{Cell, Results, Workload};
+use super::findings::Quantity;
+use super::results::{Cell, Measure, Results, Workload};
 
 /// Marks a rate that the generator may have limited.
 const BOUND: &str = " *";
 
 /// The text of a cell: the mean with half of its interval, and faults, if there are any.
-fn cell_text(cell: &Cell, quantity: &Quantity) -> String {
+fn cell_text(workload: &Workload, cell: &Cell, quantity: &Quantity) -> String {
     if let Some(why) = &cell.skipped {
         return format!("({why})");
     }
@@ -23,8 +23,9 @@ fn cell_text(cell: &Cell, quantity: &Quantity) -> String {
     };
     let half = (estimate.high - estimate.low) / 2.0;
     let spread = if estimate.count > 1 { format!(" ± {}", (quantity.text)(half)) } else { String::new() };
-    let bound = if quantity.more_is_better && cell.is_bound_by_generator() { BOUND } else { "" };
-    let faults = if is_sound(cell) { "" } else { " †" };
+    let is_of_generator = matches!(quantity.measure, Measure::MessagesPerSec | Measure::Latency(_));
+    let bound = if is_of_generator && cell.is_bound_by_generator() { BOUND } else { "" };
+    let faults = if workload.is_sound(cell) { "" } else { " †" };
     format!("{}{spread}{bound}{faults}", (quantity.text)(estimate.mean))
 }
 
@@ -35,17 +36,19 @@ fn has(workload: &Workload, quantity: &Quantity) -> bool {
 
 /// The explanations of the signs in tables.
 fn legend(results: &Results) -> Vec<&'static str> {
-    let cells = || results.workloads.iter().flat_map(|workload| &workload.cells);
+    let workloads = || results.workloads.iter();
+    let cells = || workloads().flat_map(|workload| &workload.cells);
     let mut legend = vec![
-        "Mean of the rounds ± half of the interval that contains it with 95 % (bootstrap). The runs of all servers are \
-         interleaved.",
+        "Mean of the rounds ± half of the interval that contains the true mean with 95 % (Student's distribution). Two \
+         figures differ if their intervals do not overlap. The runs of all servers are interleaved.",
     ];
     if cells().any(Cell::is_bound_by_generator) {
         legend.push(
-            "* The generator was over 90 % busy in a run: the rate may be its limit, not the server's.",
+            "* The generator was over 90 % busy in a run: the figure may be its limit, not the server's.",
         );
     }
-    if cells().any(|cell| cell.skipped.is_none() && !is_sound(cell)) {
+    let has_faults = |workload: &Workload| workload.cells.iter().any(|cell| !workload.is_sound(cell));
+    if workloads().any(has_faults) {
         legend.push("† Messages were lost, duplicated or out of order, or a run failed: see the findings.");
     }
     legend
@@ -58,14 +61,19 @@ fn machine(results: &Results) -> String {
         cpus.as_ref().map_or(String::new(), |cpus| format!(", {what} on processor {cpus}"))
     };
     format!(
-        "{} processors ({}), {} of memory, Linux {}{}{}; {:.0} minutes in all; generator: pondhawk {}.",
+        "{} processors ({}), {} of memory, Linux {}, data on {}{}{}; {:.0} minutes in all; generator: pondhawk {}.{}",
         machine.processors,
         machine.processor,
         crate::figure::bytes(machine.memory_bytes as f64),
         machine.kernel,
+        machine.file_system,
         of("servers", &machine.server_cpus),
         of("generator", &machine.generator_cpus),
         (results.seconds / 60.0).ceil(),
-        machine.generator
+        machine.generator,
+        results
+            .interruption
+            .as_ref()
+            .map_or(String::new(), |why| format!(" It did not run to its end: {why}."))
     )
 }
