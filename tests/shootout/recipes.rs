@@ -13,7 +13,7 @@ use rumqttc::{Event, MqttOptions, Packet, QoS};
 use tempfile::TempDir;
 use toml::{Table, Value};
 
-/// The recipes.
+/// The file with the recipes of all brokers.
 const RECIPES: &str = include_str!("../../crates/bench/src/shootout/peers.toml");
 
 /// Keys of every recipe.
