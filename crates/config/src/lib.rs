@@ -21,6 +21,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod acme;
 mod address;
 mod environment;
 mod jwt;
@@ -43,6 +44,7 @@ mod sources;
 mod unit;
 mod url;
 
+pub use acme::Acme;
 pub use address::{AddressError, Binding, ListenAddress, UnixName};
 pub use environment::{Environment, Origin};
 pub use jwt::Jwt;
