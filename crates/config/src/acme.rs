@@ -12,7 +12,7 @@ use crate::reader::Reader;
 use crate::report::Problem;
 use crate::schema::keys;
 use crate::unit;
-use crate::url::{OfAuthority, Url, UrlParts};
+use crate::url::{OfAuthority, Url};
 
 keys! {
     /// A certificate from an authority that speaks ACME (RFC 8555), such as Let's Encrypt or step-ca. The broker asks for the
@@ -52,9 +52,12 @@ impl Acme {
     pub fn directory(&self, data_dir: &FilePath) -> PathBuf {
         let url = self.directory_url.split_once("://").map_or(&*self.directory_url, |(_, rest)| rest);
         let is_plain = |letter: &char| letter.is_ascii_alphanumeric() || "-_.".contains(*letter);
-        let name = url.trim_matches(['.', '/']).chars().take(NAME_BYTES_MAX);
-        let name = name.map(|letter| Some(letter).filter(is_plain).unwrap_or('-'));
-        data_dir.join("acme").join(name.collect::<String>())
+        let name = url.trim_end_matches('/').chars().take(NAME_BYTES_MAX);
+        let mut name: String = name.map(|letter| Some(letter).filter(is_plain).unwrap_or('-')).collect();
+        if name.starts_with('.') || name.is_empty() {
+            name.insert(0, '-');
+        }
+        data_dir.join("acme").join(name)
     }
 
     /// The file with the certificate and its private key.
@@ -66,13 +69,14 @@ impl Acme {
     pub(crate) fn read_whole(table: &mut Reader<'_, '_>) -> Self {
         let read = Self::read(table);
         let others = [
-            "terms_of_service_agreed",
-            "contact",
-            "directory_url",
-            "ca_file",
-            "http_address",
-            "profile",
+            (read.terms_of_service_agreed, "terms_of_service_agreed"),
+            (!read.contact.is_empty(), "contact"),
+            (read.directory_url != LETS_ENCRYPT, "directory_url"),
+            (read.ca_file.is_some(), "ca_file"),
+            (read.http_address.is_some(), "http_address"),
+            (read.profile.is_some(), "profile"),
         ];
+        let others: Vec<&str> = others.into_iter().filter(|(is_set, _)| *is_set).map(|(_, key)| key).collect();
         table.refuse_without("domains", &others);
         if !read.domains.is_empty() && !read.terms_of_service_agreed {
             let title = "nobody has agreed to the terms of service of the authority".to_owned();
@@ -260,7 +264,7 @@ mod tests {
         for (url, name) in [
             ("https://ca.example/directory", "ca.example-directory"),
             ("https://ca.example:14000/dir/", "ca.example-14000-dir"),
-            ("https://../..", "-"),
+            ("https://../..", "-..-.."),
             ("https://[::1]:14000/dir", "---1--14000-dir"),
         ] {
             let acme = Acme { directory_url: url.to_owned(), ..parse("").expect("an empty file").acme };

@@ -204,7 +204,8 @@ mod tests {
     #[test]
     fn clients_are_no_authorities() {
         let listener = Listener::new(true);
-        for protocols in [&[][..], &[b"mqtt"], &[ALPN, b"mqtt"], &[b"mqtt", ALPN]] {
+        let rows: [&[&[u8]]; 4] = [&[], &[b"mqtt"], &[ALPN, b"mqtt"], &[b"mqtt", ALPN]];
+        for protocols in rows {
             for version in [&TLS12, &TLS13] {
                 let outcome = shake_hands(&listener, (NAME, protocols), version, 7);
                 assert_eq!(outcome.seen, Some(listener.own.clone()), "{protocols:?}");
