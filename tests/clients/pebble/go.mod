@@ -2,7 +2,10 @@ module github.com/pondhawk/pondhawk/tests/clients/pebble
 
 go 1.25.0
 
-tool github.com/letsencrypt/pebble/v2/cmd/pebble
+tool (
+	github.com/letsencrypt/pebble/v2/cmd/pebble
+	github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv
+)
 
 require (
 	github.com/go-jose/go-jose/v4 v4.1.8 // indirect
