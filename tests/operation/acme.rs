@@ -118,7 +118,7 @@ impl Authority {
         let mut stream = TcpStream::connect(("127.0.0.1", self.ports.names)).expect("the name server listens");
         let length = body.len();
         let request = format!(
-            "POST /set-default-ipv4 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+            "POST /set-default-ipv4 HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).expect("the name server reads");
         let mut answer = String::new();
@@ -139,7 +139,7 @@ impl Authority {
         let mut stream = connector.connect(name, stream.expect("Pebble listens")).await.expect("Pebble proves it");
         let length = body.len();
         let request = format!(
-            "POST /set-renewal-info/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+            "POST /set-renewal-info/ HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
         );
         stream.write_all(request.as_bytes()).await.expect("Pebble reads");
         let mut answer = Vec::new();

@@ -37,7 +37,8 @@ impl Answers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn are_asked_for(&self) -> bool {
+    /// Whether an order is under way.
+    pub(super) fn are_asked_for(&self) -> bool {
         self.lock().is_some()
     }
 

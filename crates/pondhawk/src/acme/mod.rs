@@ -16,6 +16,8 @@ mod client;
 mod order;
 mod schedule;
 mod stored;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::net::TcpListener;
