@@ -83,8 +83,7 @@ impl Authority {
         server.args(["-management", &format!("127.0.0.1:{names}")]);
         let server = Program::start(server);
         server.wait_for("Starting management server");
-        let mut authority =
-            Self { directory, pebble: None, _names: server, ports, own: own.der().clone() };
+        let mut authority = Self { directory, pebble: None, _names: server, ports, own: own.der().clone() };
         authority.start_pebble();
         authority
     }
@@ -115,7 +114,8 @@ impl Authority {
     /// Lets all names lead to this address.
     fn lead_to(&self, address: &str) {
         let body = json!({ "ip": address }).to_string();
-        let mut stream = TcpStream::connect(("127.0.0.1", self.ports.names)).expect("the name server listens");
+        let mut stream =
+            TcpStream::connect(("127.0.0.1", self.ports.names)).expect("the name server listens");
         let length = body.len();
         let request = format!(
             "POST /set-default-ipv4 HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
@@ -128,7 +128,8 @@ impl Authority {
 
     /// Lets the authority ask for the renewal of a certificate at once.
     async fn hurry(&self, certificate_pem: &str) {
-        let window = r#"{"suggestedWindow": {"start": "2020-01-01T00:00:00Z", "end": "2020-01-02T00:00:00Z"}}"#;
+        let window =
+            r#"{"suggestedWindow": {"start": "2020-01-01T00:00:00Z", "end": "2020-01-02T00:00:00Z"}}"#;
         let body = json!({"Certificate": certificate_pem, "ARIResponse": window}).to_string();
         let mut roots = RootCertStore::empty();
         roots.add(self.own.clone()).expect("it can be trusted");
@@ -136,7 +137,8 @@ impl Authority {
         let stream = tokio::net::TcpStream::connect(("127.0.0.1", self.ports.management)).await;
         let name = "localhost".try_into().expect("a name");
         let connector = TlsConnector::from(Arc::new(config));
-        let mut stream = connector.connect(name, stream.expect("Pebble listens")).await.expect("Pebble proves it");
+        let mut stream =
+            connector.connect(name, stream.expect("Pebble listens")).await.expect("Pebble proves it");
         let length = body.len();
         let request = format!(
             "POST /set-renewal-info/ HTTP/1.1\r\nHost: localhost\r\nUser-Agent: test\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
@@ -186,7 +188,8 @@ impl Server {
 
     /// The certificates in the file: that of the broker, and that of the authority.
     fn chain(&self) -> [String; 2] {
-        let text = fs::read_to_string(self.directory().join("certificate.pem")).expect("there is a certificate");
+        let text =
+            fs::read_to_string(self.directory().join("certificate.pem")).expect("there is a certificate");
         let begin = "-----BEGIN CERTIFICATE-----";
         let parts: Vec<String> = text.split(begin).skip(1).map(|part| format!("{begin}{part}")).collect();
         parts.try_into().unwrap_or_else(|parts| panic!("{parts:?}"))
@@ -295,8 +298,11 @@ async fn an_authority_may_ask_over_http() {
     let (one, two) = (settings(&["localhost"]), settings(&["localhost", "other.example"]));
     let file = authority.directory.path().join("pond.toml");
     fs::write(&file, one).expect("a temporary file can be written");
-    let options =
-        Options { file: Some(file.clone()), data_dir: Some(data_dir.path().to_owned()), ..Options::default() };
+    let options = Options {
+        file: Some(file.clone()),
+        data_dir: Some(data_dir.path().to_owned()),
+        ..Options::default()
+    };
     let server = Server { broker: Broker::start(&options), data_dir: data_dir.path().to_owned() };
     server.broker.wait_for_log(OBTAINED);
     server.wait_in_use(1);

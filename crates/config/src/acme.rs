@@ -76,7 +76,8 @@ impl Acme {
             (read.http_address.is_some(), "http_address"),
             (read.profile.is_some(), "profile"),
         ];
-        let others: Vec<&str> = others.into_iter().filter(|(is_set, _)| *is_set).map(|(_, key)| key).collect();
+        let others: Vec<&str> =
+            others.into_iter().filter(|(is_set, _)| *is_set).map(|(_, key)| key).collect();
         table.refuse_without("domains", &others);
         if !read.domains.is_empty() && !read.terms_of_service_agreed {
             let title = "nobody has agreed to the terms of service of the authority".to_owned();
@@ -218,7 +219,7 @@ mod tests {
     fn a_listener_has_the_certificate_of_the_authority() {
         let config = parse(&format!("{ACME}contact = \"mailto:ops@a.example\"\n{LISTENER}")).expect("a file");
         let file = PathBuf::from("/s/acme/acme-v02.api.letsencrypt.org-directory/certificate.pem");
-        assert_eq!(config.listeners[0].tls_certificate, [file.clone()]);
+        assert_eq!(config.listeners[0].tls_certificate, std::slice::from_ref(&file));
         assert_eq!(config.listeners[0].tls_key, [file]);
         assert_eq!(config.acme.domains, ["a.example", "b.example"]);
         assert_eq!(config.acme.contact, ["ops@a.example"]);
@@ -247,7 +248,9 @@ mod tests {
             let report = parse(&text).expect_err(&text);
             assert!(report.contains(why), "{text}: {report}");
         }
-        for domain in ["*.a.example", "192.0.2.1", "::1", "a..example", "-a.example", "a_b.example", "a b", "a."] {
+        for domain in
+            ["*.a.example", "192.0.2.1", "::1", "a..example", "-a.example", "a_b.example", "a b", "a."]
+        {
             assert!(parse(&format!("[acme]\ndomains = \"{domain}\"\n{agreed}")).is_err(), "{domain}");
         }
         let many = (0..=DOMAINS_MAX).map(|number| format!("\"{number}.example\"")).collect::<Vec<_>>();

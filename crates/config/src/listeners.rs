@@ -111,7 +111,9 @@ fn of_file(
             let key = if table.has("rules_file") { "rules_file" } else { "acl_file" };
             table.note(two_kinds_of_rules(table.span_of(key)));
         }
-        for (key, title, advice) in refuse_network(&listener).into_iter().chain(acme.refuse(&listener, acme_file)) {
+        for (key, title, advice) in
+            refuse_network(&listener).into_iter().chain(acme.refuse(&listener, acme_file))
+        {
             let problem = Problem::at(table.span_of(key), title.to_owned());
             table.note(problem.advice(advice));
         }

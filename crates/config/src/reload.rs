@@ -67,7 +67,8 @@ impl Config {
         let mut listeners = new.listeners.clone();
         if let (Some(own), Some(theirs)) = (own, theirs) {
             let of_acme = listeners.iter_mut().filter(|listener| listener.tls_acme);
-            let paths = of_acme.flat_map(|listener| listener.tls_certificate.iter_mut().chain(&mut listener.tls_key));
+            let paths =
+                of_acme.flat_map(|listener| listener.tls_certificate.iter_mut().chain(&mut listener.tls_key));
             paths.filter(|path| **path == theirs).for_each(|path| path.clone_from(&own));
         }
         listeners

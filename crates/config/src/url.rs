@@ -133,7 +133,9 @@ impl Rule for OfAuthority {
         match parts.scheme {
             "https" => Ok(()),
             "http" if parts.is_here() => Ok(()),
-            "http" => Err("is on another machine, and without TLS everybody on the way could give certificates"),
+            "http" => {
+                Err("is on another machine, and without TLS everybody on the way could give certificates")
+            }
             _ => Err(NOT_HTTP),
         }
     }

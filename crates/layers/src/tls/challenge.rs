@@ -56,7 +56,7 @@ pub fn answers(of_names: Vec<(String, Identity)>) -> Result<Arc<ServerConfig>, S
 /// Whether the first bytes of a connection are a question of an authority. `None` if more bytes are needed: at most one
 /// record. The question of an authority is in the first record.
 pub(crate) fn is_asked(first: &[u8]) -> Option<bool> {
-    let Some(&[_, _, _, high, low]) = first.first_chunk::<RECORD_HEADER_BYTES>() else { return None };
+    let &[_, _, _, high, low] = first.first_chunk::<RECORD_HEADER_BYTES>()?;
     let length = usize::from(u16::from_be_bytes([high, low]));
     if length > RECORD_BYTES_MAX {
         return Some(false);

@@ -47,7 +47,10 @@ impl Answers {
         let answer = token(request).and_then(|token| self.lock().as_ref()?.get(token).cloned());
         let (status, body) = match answer {
             Some(answer) => ("200 OK", answer),
-            None => ("404 Not Found", "There is nothing here but answers to a certificate authority.\n".to_owned()),
+            None => (
+                "404 Not Found",
+                "There is nothing here but answers to a certificate authority.\n".to_owned(),
+            ),
         };
         let length = body.len();
         let head = format!(
@@ -155,12 +158,14 @@ mod tests {
         assert_eq!(ask(address, &[&good]), "", "there is no order");
         answers.give(Some(HashMap::from([("abc".to_owned(), "abc.key".to_owned())])));
         // More than there is room for, and none of them asks for anything.
-        let silent: Vec<_> =
-            (0..CONNECTIONS_MAX + 5).map(|_| TcpStream::connect(address).expect("somebody listens")).collect();
+        let silent: Vec<_> = (0..CONNECTIONS_MAX + 5)
+            .map(|_| TcpStream::connect(address).expect("somebody listens"))
+            .collect();
         assert!(ask(address, &[&good]).ends_with("\r\n\r\nabc.key"));
         assert!(ask(address, &good.chunks(3).collect::<Vec<_>>()).ends_with("\r\n\r\nabc.key"));
         drop(silent);
-        for path in ["/", PATH, "/.well-known/acme-challenge/abd", "/.well-known/acme-challenge/abc/", "/abc"] {
+        for path in ["/", PATH, "/.well-known/acme-challenge/abd", "/.well-known/acme-challenge/abc/", "/abc"]
+        {
             assert!(ask(address, &[&request(path)]).starts_with("HTTP/1.1 404 "), "{path}");
         }
         assert!(ask(address, &[b"\xff\r\n\r\n"]).starts_with("HTTP/1.1 404 "));

@@ -120,7 +120,9 @@ impl Acme {
     pub(crate) fn begin(&mut self) -> io::Result<()> {
         if let Some(door) = self.door.take() {
             let shared = Arc::clone(&self.shared);
-            thread::Builder::new().name("acme-http".to_owned()).spawn(move || shared.over_http.serve(&door))?;
+            thread::Builder::new()
+                .name("acme-http".to_owned())
+                .spawn(move || shared.over_http.serve(&door))?;
         }
         Ok(())
     }
@@ -216,7 +218,18 @@ impl<'a> Work<'a> {
         let now = Instant::now();
         let (wanted, window, told, attempted) = (None, None, None, None);
         let (said, failures, random) = (0, 0, random());
-        Self { shared, wanted, said, told, random, window, ask_window: now, failures, attempt: now, attempted }
+        Self {
+            shared,
+            wanted,
+            said,
+            told,
+            random,
+            window,
+            ask_window: now,
+            failures,
+            attempt: now,
+            attempted,
+        }
     }
 
     fn run(&mut self) {
@@ -227,7 +240,11 @@ impl<'a> Work<'a> {
             let time = match Held::read(&wanted.file) {
                 Ok(held) => self.go_on(&wanted, held.as_ref()),
                 Err(error) => {
-                    self.note_failure(&wanted, None, &Failure::from(format!("{}: {error}", wanted.file.display())));
+                    self.note_failure(
+                        &wanted,
+                        None,
+                        &Failure::from(format!("{}: {error}", wanted.file.display())),
+                    );
                     self.attempt.saturating_duration_since(Instant::now())
                 }
             };
@@ -247,9 +264,9 @@ impl<'a> Work<'a> {
 
     /// Asks for a certificate if it is time. Returns the time until the next step.
     fn go_on(&mut self, wanted: &Wanted, held: Option<&Held>) -> Duration {
-        let held = held.filter(|held| held.is_for(&wanted.settings.domains));
+        let is_for = |held: &&Held| held.is_for(&wanted.settings.domains);
         let now = Instant::now();
-        if let Some(held) = held {
+        if let Some(held) = held.filter(is_for) {
             self.ask_for_window(wanted, held, now);
             let at = held.validity.renewal_unix_secs(self.window, self.random);
             self.tell(wanted, held, at);
@@ -298,7 +315,11 @@ impl<'a> Work<'a> {
 
     fn attempt(&mut self, wanted: &Wanted, held: Option<&Held>) {
         let authority = &wanted.settings.directory_url;
-        tracing::info!(authority, names = wanted.settings.domains.join(", "), "asking for a certificate of ACME");
+        tracing::info!(
+            authority,
+            names = wanted.settings.domains.join(", "),
+            "asking for a certificate of ACME"
+        );
         self.attempted = Some(Instant::now());
         let (shared, said) = (self.shared, self.said);
         let listeners = shared.lock().listeners.clone();
@@ -333,12 +354,15 @@ impl<'a> Work<'a> {
             Some(held) => {
                 let until = date(held.validity.until_unix_secs);
                 tracing::error!(
-                    authority, until, again_secs,
+                    authority,
+                    until,
+                    again_secs,
                     "no certificate of ACME was obtained, and the earlier one stays in use: {why}"
                 );
             }
             None => tracing::error!(
-                authority, again_secs,
+                authority,
+                again_secs,
                 "no certificate of ACME was obtained, and listeners that have none refuse TLS: {why}"
             ),
         }

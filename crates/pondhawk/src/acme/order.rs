@@ -148,7 +148,8 @@ impl<'a> Asking<'a> {
             return Ok(Self { wanted, account, bounds });
         };
         let failed = |why| Failure { why, retry_after: bounds.retry_after() };
-        let account = ready(Account::builder_with_http(client).from_credentials(credentials)).map_err(failed)?;
+        let account =
+            ready(Account::builder_with_http(client).from_credentials(credentials)).map_err(failed)?;
         if known != *contact {
             let contacts = with_scheme(contact);
             let contacts: Vec<&str> = contacts.iter().map(String::as_str).collect();
@@ -195,7 +196,9 @@ impl<'a> Asking<'a> {
         }
         match finish(self.account.new_order(&new))? {
             Err(Error::Api(problem)) if problem.r#type.as_deref() == Some(NO_ACCOUNT) => {
-                tracing::warn!("the authority does not know the account of ACME any more, and another one is made");
+                tracing::warn!(
+                    "the authority does not know the account of ACME any more, and another one is made"
+                );
                 let made = Self::register(self.wanted).map_err(|failure| failure.why)?;
                 (self.account, self.bounds) = made;
                 ready(self.account.new_order(&new))
@@ -268,7 +271,10 @@ impl<'a> Asking<'a> {
             if let Some(problem) = question.challenges.iter().find_map(|challenge| challenge.error.clone()) {
                 let port = if self.wanted.settings.http_address.is_some() { 80 } else { 443 };
                 let why = explain(&Error::Api(problem));
-                return format!("{}: {why}; it must reach this broker at port {port} of the name", shown(&name));
+                return format!(
+                    "{}: {why}; it must reach this broker at port {port} of the name",
+                    shown(&name)
+                );
             }
         }
         let problem = order.state().error.clone();

@@ -99,9 +99,16 @@ mod tests {
     #[test]
     fn pauses_double_and_have_a_bound() {
         for random in RANDOM {
-            for (failures, longest_secs) in
-                [(0, 60), (1, 60), (2, 120), (3, 240), (9, 15_360), (10, 21_600), (1_000, 21_600), (u32::MAX, 21_600)]
-            {
+            for (failures, longest_secs) in [
+                (0, 60),
+                (1, 60),
+                (2, 120),
+                (3, 240),
+                (9, 15_360),
+                (10, 21_600),
+                (1_000, 21_600),
+                (u32::MAX, 21_600),
+            ] {
                 let longest = Duration::from_secs(longest_secs);
                 let pause = pause(failures, random);
                 assert!(pause <= longest && pause >= longest / 2, "{failures}: {pause:?}");

@@ -189,7 +189,8 @@ mod tests {
     fn chain(names: &[&str], key: &KeyPair, year: i32) -> String {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("one");
+        let authority =
+            CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("one");
         let mut params = CertificateParams::new(domains(names)).expect("names");
         params.not_after = rcgen::date_time_ymd(year, 1, 1);
         params.signed_by(key, &authority).expect("a certificate").pem() + &authority.pem()

@@ -16,8 +16,10 @@ type Script = HashMap<&'static str, Vec<u8>>;
 /// A response with a number for the next request.
 fn response(head: &str, body: &str) -> Vec<u8> {
     let length = body.len();
-    format!("HTTP/1.1 {head}\r\nReplay-Nonce: abc\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}")
-        .into_bytes()
+    format!(
+        "HTTP/1.1 {head}\r\nReplay-Nonce: abc\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+    .into_bytes()
 }
 
 fn json(body: &str) -> Vec<u8> {
@@ -130,7 +132,9 @@ fn refused(change: impl FnOnce(&mut Script, &str), why: &str) {
 #[test]
 fn an_answer_is_whole_and_bounded() {
     refused(|_, _| {}, "cannot be used");
-    for path in ["/directory", "/nonce", "/account", "/new", "/question", "/order", "/finalize", "/certificate"] {
+    for path in
+        ["/directory", "/nonce", "/account", "/new", "/question", "/order", "/finalize", "/certificate"]
+    {
         let put = |answer: Vec<u8>| move |script: &mut Script, _: &str| drop(script.insert(path, answer));
         let moved = response("302 Found\r\nLocation: http://127.0.0.1:1/", "{}");
         refused(put(moved), "redirects are not followed");
@@ -146,7 +150,8 @@ fn an_answer_is_whole_and_bounded() {
         refused(put(response(&head, "{}")), "");
     }
     refused(|script, _| drop(script.insert("/nonce", b"HTTP/1.1 200 OK\r\n\r\n".to_vec())), "no nonce");
-    let garbage = |script: &mut Script, _: &str| drop(script.insert("/directory", json("{\"newNonce\": \"{}\"}")));
+    let garbage =
+        |script: &mut Script, _: &str| drop(script.insert("/directory", json("{\"newNonce\": \"{}\"}")));
     refused(garbage, "no URL");
 }
 
