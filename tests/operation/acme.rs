@@ -21,7 +21,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 /// The lifetime of certificates. A tenth of it is the earliest time of a renewal.
 const LIFETIME_SECS: u32 = 60;
-/// Nobody listens here.
+/// An address of this machine at which nobody listens.
 const NOWHERE: &str = "127.0.0.2";
 const HERE: &str = "127.0.0.1";
 const OBTAINED: &str = "the certificate of ACME was obtained";
@@ -41,9 +41,9 @@ struct Authority {
 struct Ports {
     acme: u16,
     management: u16,
-    /// Where Pebble asks over HTTP.
+    /// The port at which Pebble asks over HTTP.
     http: u16,
-    /// Where Pebble asks over TLS.
+    /// The port at which Pebble asks over TLS.
     tls: u16,
     dns: u16,
     names: u16,

@@ -29,6 +29,7 @@ mod keys;
 mod kind;
 mod listeners;
 mod load;
+mod log;
 mod machine;
 mod manual;
 mod masked;
@@ -50,10 +51,10 @@ pub use environment::{Environment, Origin};
 pub use jwt::Jwt;
 pub use keys::{
     Admin, Auth, CertificateIdentity, ClientCertificate, Dispatch, Durability, Journal, Limits, Listener,
-    Log, LogFormat, LogLevel, LogTarget, MqttVersion, Owner, Protocol, QueueFull, Sessions, Shared, Sys,
-    TlsVersion, UnixIdentity, tables,
+    Log, MqttVersion, Owner, Protocol, QueueFull, Sessions, Shared, Sys, TlsVersion, UnixIdentity, tables,
 };
 pub use load::{Config, Flags};
+pub use log::{LogFormat, LogLevel, LogTarget};
 pub use machine::Machine;
 pub use manual::{explain, help, markdown};
 pub use masked::hide_users;

@@ -8,11 +8,11 @@ use crate::address::ListenAddress;
 use crate::environment::{Environment, Origin};
 use crate::jwt::Jwt;
 use crate::keys::{
-    Admin, Auth, Durability, Global, Journal, Limits, Listener, Log, LogLevel, Sessions, Shared, Sys,
-    WATCH_INTERVALS,
+    Admin, Auth, Durability, Global, Journal, Limits, Listener, Log, Sessions, Shared, Sys, WATCH_INTERVALS,
 };
 use crate::kind::Time;
 use crate::listeners::{self, Tables};
+use crate::log::LogLevel;
 use crate::machine::Machine;
 use crate::reader::{Found, Reader};
 use crate::report::{Problem, Report};

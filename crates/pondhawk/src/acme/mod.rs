@@ -127,7 +127,7 @@ impl Acme {
         Ok(())
     }
 
-    /// Says which certificate is wanted. What is wanted already is tried again at once, if the last attempt has failed.
+    /// Says which certificate is wanted. If the last attempt to obtain it has failed, there is another one at once.
     ///
     /// # Errors
     /// The system refuses a thread.
@@ -179,7 +179,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is wanted, as soon as there is something, and how often it was said. `None` at the end.
+    /// The certificate that is wanted, as soon as there is one, and how often that was said. `None` at the end.
     fn wanted(&self) -> Option<(Arc<Wanted>, u64)> {
         let is_idle = |state: &mut State| state.wanted.is_none() && !state.is_over;
         let state = self.changed.wait_while(self.lock(), is_idle).unwrap_or_else(PoisonError::into_inner);
@@ -252,7 +252,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Takes over what is wanted. An earlier failure is no reason to wait any more.
+    /// Takes over which certificate is wanted. An earlier failure is no reason to wait any more.
     fn begin_again(&mut self, wanted: &Arc<Wanted>, said: u64) {
         if self.wanted.as_ref() != Some(wanted) {
             (self.window, self.told) = (None, None);

@@ -10,7 +10,7 @@ use std::thread;
 
 use super::*;
 
-/// What a server says to a request for a path. Without bytes it says nothing, and keeps the connection.
+/// The answers of a server to requests, by their paths. A request for another path gets no answer.
 type Script = HashMap<&'static str, Vec<u8>>;
 
 /// A response with a number for the next request.
