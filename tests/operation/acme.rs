@@ -309,6 +309,7 @@ async fn an_authority_may_ask_over_http() {
     let client = server.connect().await;
     let mut nobody = TcpStream::connect(("127.0.0.1", http)).expect("the broker listens");
     let mut answer = Vec::new();
+    drop(nobody.write_all(b"GET /.well-known/acme-challenge/a HTTP/1.1\r\n\r\n"));
     // A connection outside of an order is closed, perhaps with a reset.
     drop(nobody.read_to_end(&mut answer));
     assert!(answer.is_empty());
