@@ -186,11 +186,24 @@ impl Shared {
         state.wanted.clone().filter(|_| !state.is_over).map(|wanted| (wanted, state.said))
     }
 
-    /// Waits until something else is said. Returns whether nothing was said for this time.
-    fn wait(&self, said: u64, at_most: Duration) -> bool {
+    /// Waits until something else is said, for at most this time.
+    fn wait(&self, said: u64, at_most: Duration) {
         let is_same = |state: &mut State| state.said == said && !state.is_over;
-        let waited = self.changed.wait_timeout_while(self.lock(), at_most, is_same);
+        drop(self.changed.wait_timeout_while(self.lock(), at_most, is_same));
+    }
+
+    /// Waits in the middle of an order. Returns whether the certificate was wanted for all of this time.
+    fn wait_in_order(&self, wanted: &Wanted, time: Duration) -> bool {
+        let is_wanted = |state: &mut State| state.wants(wanted);
+        let waited = self.changed.wait_timeout_while(self.lock(), time, is_wanted);
         waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+}
+
+impl State {
+    /// Whether an order of this certificate has a purpose.
+    fn wants(&self, wanted: &Wanted) -> bool {
+        !self.is_over && self.wanted.as_deref() == Some(wanted)
     }
 }
 
@@ -321,9 +334,9 @@ impl<'a> Work<'a> {
             "asking for a certificate of ACME"
         );
         self.attempted = Some(Instant::now());
-        let (shared, said) = (self.shared, self.said);
+        let shared = self.shared;
         let listeners = shared.lock().listeners.clone();
-        let pause = |time| shared.wait(said, time);
+        let pause = |time| shared.wait_in_order(wanted, time);
         let desk = Desk { listeners: &listeners, over_http: &shared.over_http, pause: &pause };
         // The library must not end the thread, whatever the authority sends.
         let obtained = catch_unwind(AssertUnwindSafe(|| order::obtain(wanted, &desk)))
@@ -337,6 +350,9 @@ impl<'a> Work<'a> {
                 (self.failures, self.window, self.random) = (0, None, random());
                 self.ask_window = Instant::now();
                 self.attempt = Instant::now() + PAUSE;
+            }
+            Err(_) if !shared.lock().wants(wanted) => {
+                tracing::info!("the order of a certificate is given up");
             }
             Err(failure) => self.note_failure(wanted, held, &failure),
         }
