@@ -78,7 +78,9 @@ impl Acme {
         ];
         let others: Vec<&str> =
             others.into_iter().filter(|(is_set, _)| *is_set).map(|(_, key)| key).collect();
-        table.refuse_without("domains", &others);
+        if read.domains.is_empty() {
+            table.refuse_without("domains", &others);
+        }
         if !read.domains.is_empty() && !read.terms_of_service_agreed {
             let title = "nobody has agreed to the terms of service of the authority".to_owned();
             let problem = Problem::at(table.span_of("terms_of_service_agreed"), title);
