@@ -170,6 +170,7 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("quinn-proto", &["layers", "tests"]),
     ("quinn-udp", &["net"]),
     ("tungstenite", &["client", "bench"]),
+    ("instant-acme", &["pondhawk"]),
     ("toml", &["config"]),
     ("clap", &["pondhawk", "cli", "bench", "xtask"]),
     ("rand", &["bench", "sim"]),

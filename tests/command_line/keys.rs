@@ -167,6 +167,7 @@ fn example(key: &Key) -> String {
         "user of the system" => "ann".to_owned(),
         "host and port" => "127.0.0.1:2883".to_owned(),
         "host name" => "pond.example".to_owned(),
+        "address for mail" => "ops@pond.example".to_owned(),
         "path of a URL" => "/pond".to_owned(),
         "origin" => "https://pond.example".to_owned(),
         "URL of a directory" => "ldaps://ldap.example".to_owned(),

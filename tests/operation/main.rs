@@ -1,5 +1,6 @@
 //! Features for operators: limits, the log, `$SYS`, and an orderly end.
 
+mod acme;
 mod admin;
 mod backups;
 mod bans;

@@ -1,4 +1,4 @@
-//! Clients in other languages, which `cargo xtask tools` installs.
+//! Clients in other languages, and a certificate authority, which `cargo xtask tools` installs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -61,6 +61,22 @@ pub fn hivemq(class: &str) -> Command {
 pub fn peers() -> PathBuf {
     let peers = installed("../peers");
     peers.canonicalize().expect("the folder was there")
+}
+
+/// Returns the path of Pebble, a certificate authority for tests of ACME.
+///
+/// # Panics
+/// If the tools are not installed.
+pub fn pebble() -> PathBuf {
+    installed("pebble/pebble")
+}
+
+/// Returns the path of the name server that Pebble asks.
+///
+/// # Panics
+/// If the tools are not installed.
+pub fn pebble_names() -> PathBuf {
+    installed("pebble/pebble-challtestsrv")
 }
 
 fn installed(path: &str) -> PathBuf {

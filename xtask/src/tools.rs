@@ -1,4 +1,5 @@
-//! Tools that tests need besides Rust: Debian packages, and MQTT clients of other languages under `target/tools`.
+//! Tools that tests need besides Rust: Debian packages, and MQTT clients of other languages and a certificate authority under
+//! `target/tools`.
 
 use std::env;
 use std::fs;
@@ -63,8 +64,24 @@ pub(crate) fn install(house: &House, log: &mut Log) -> Result<(), String> {
                 .map_err(|error| format!("{error}; Go 1.24 or later is needed: https://go.dev/dl"))
         })
     })?;
+    install_pebble(house, log)?;
     install_java(house, log)?;
     shootout::install(house, &shootout::TESTED, log)
+}
+
+/// Builds a certificate authority for tests of ACME, and the name server that it asks.
+fn install_pebble(house: &House, log: &mut Log) -> Result<(), String> {
+    let sources = house.root().join("tests/clients/pebble");
+    let inputs = ["go.mod", "go.sum"].map(|file| sources.join(file));
+    once(&house.tools().join("pebble"), &inputs, |folder, _| {
+        ["pebble", "pebble-challtestsrv"].into_iter().try_for_each(|program| {
+            let mut build = house.command("go");
+            build.current_dir(&sources).args(["build", "-o"]).arg(folder.join(program));
+            build.arg(format!("github.com/letsencrypt/pebble/v2/cmd/{program}"));
+            log.run(&mut build)
+                .map_err(|error| format!("{error}; Go 1.25 or later is needed: https://go.dev/dl"))
+        })
+    })
 }
 
 /// Installs HiveMQ's client with its libraries, and compiles the program that uses it. A run then takes about a

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+use crate::acme::Acme;
 use crate::address::ListenAddress;
 use crate::jwt::Jwt;
 use crate::kind::{
     Absent, Address, Choice, Count, HostName, Interface, KeyOf, ListOf, Mode, MountPoint, Network, OrOff,
     Origin, OwnerIds, Path, Pattern, Size, Switch, Target, Time, UrlPath, UserName, Words,
 };
+use crate::log::{LogFormat, LogLevel, LogTarget};
 use crate::machine::Machine;
 use crate::schema::{Table, keys};
 use crate::services::{HttpAuth, Ldap, Vouchers};
@@ -25,6 +27,7 @@ pub fn tables() -> Vec<Table> {
         Jwt::describe(),
         HttpAuth::describe(),
         Ldap::describe(),
+        Acme::describe(),
         Listener::describe(),
         Limits::describe(),
         Sessions::describe(),
@@ -110,7 +113,7 @@ keys! {
 keys! {
     /// The addresses to which clients connect; one `[[listener]]` for each address. Without any, the broker listens on
     /// 127.0.0.1:1883.
-    pub struct Listener = "[[listener]]", applies Connect, given(allow_anonymous_global: Option<bool>, auth: &Auth, vouchers: Vouchers<'_>) {
+    pub struct Listener = "[[listener]]", applies Connect, given(allow_anonymous_global: Option<bool>, auth: &Auth, vouchers: Vouchers<'_>, acme_file: Option<&std::path::Path>) {
         /// The host and port to listen on. Use `0.0.0.0:1883` for every IPv4 address of the machine and `[::]:1883` for every
         /// IPv6 address. Port 0 takes a free port. A host name is looked up once, at start-up. `quic://0.0.0.0:14567` is for
         /// clients that speak QUIC (over UDP), with a certificate. `unix:/run/pondhawk.sock` is a socket that programs of this
@@ -182,12 +185,21 @@ keys! {
         /// The protocol of clients that connect here. `auto`: MQTT or MQTT over WebSocket, as the first byte of each connection says. `mqtt` and
         /// `websocket`: only that. With a certificate, the same inside of TLS.
         protocol: Protocol { kind: Choice<Protocol>, default: Protocol::Auto }
+        /// Whether the listener has the certificate of `[acme]`, which the broker obtains and renews. Until the first certificate is
+        /// there, TLS handshakes are refused.
+        tls_acme: bool { kind: Switch, default: false }
         /// The files with the server's certificates, in PEM. Each has the certificate first, and behind it those of the
         /// authorities that have signed it. With a certificate the listener speaks TLS. Of several, a client gets the first
         /// that is valid for the host name that it asks for, or the first of all.
-        tls_certificate: Vec<PathBuf> { kind: ListOf<Path>, default: Vec::new() }
+        tls_certificate: Vec<PathBuf> {
+            kind: ListOf<Path>, auto: acme_file.filter(|_| tls_acme).map(PathBuf::from).into_iter().collect(),
+            "a file in `data_dir` with `tls_acme`, otherwise none",
+        }
         /// The files with the private keys, in PEM, one for each certificate in the same order.
-        tls_key: Vec<PathBuf> { kind: ListOf<Path>, default: Vec::new() }
+        tls_key: Vec<PathBuf> {
+            kind: ListOf<Path>, auto: acme_file.filter(|_| tls_acme).map(PathBuf::from).into_iter().collect(),
+            "a file in `data_dir` with `tls_acme`, otherwise none",
+        }
         /// The lowest version of TLS that is spoken here.
         tls_minimum: TlsVersion { kind: Choice<TlsVersion>, default: TlsVersion::V1_2 }
         /// Whether clients may also connect without TLS, although there is a certificate.
@@ -737,60 +749,4 @@ keys! {
             bounds: Duration::from_millis(100)..=Duration::from_secs(3_600),
         }
     }
-}
-
-/// A place to which lines of the log go.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LogTarget {
-    /// Standard error of the process.
-    Stderr,
-    /// Standard output of the process.
-    Stdout,
-    /// The log of the system.
-    Syslog,
-    /// No place: the line is dropped.
-    Off,
-    /// A file, to which lines are added.
-    File(PathBuf),
-}
-
-/// The importance of a log line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LogLevel {
-    /// No line is important enough.
-    Off,
-    /// The broker cannot perform one of its duties.
-    Error,
-    /// An operator should look at the cause.
-    Warn,
-    /// Connects, refusals and disconnects of clients, and start and stop of the broker.
-    Info,
-    /// The subscriptions of clients.
-    Debug,
-    /// Every line that the broker can write.
-    Trace,
-}
-
-impl Words for LogLevel {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("off", Self::Off),
-        ("error", Self::Error),
-        ("warn", Self::Warn),
-        ("info", Self::Info),
-        ("debug", Self::Debug),
-        ("trace", Self::Trace),
-    ];
-}
-
-/// The format of log lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogFormat {
-    /// Text lines for people.
-    Text,
-    /// One JSON object per line.
-    Json,
-}
-
-impl Words for LogFormat {
-    const WORDS: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
 }

@@ -11,7 +11,8 @@ use ipnet::IpNet;
 use toml::de::DeValue;
 
 use crate::address::ListenAddress;
-use crate::keys::{LogTarget, Owner};
+use crate::keys::Owner;
+use crate::log::LogTarget;
 use crate::shared_key::SharedKey;
 use crate::unit;
 

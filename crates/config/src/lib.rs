@@ -21,6 +21,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod acme;
 mod address;
 mod environment;
 mod jwt;
@@ -28,6 +29,7 @@ mod keys;
 mod kind;
 mod listeners;
 mod load;
+mod log;
 mod machine;
 mod manual;
 mod masked;
@@ -43,15 +45,16 @@ mod sources;
 mod unit;
 mod url;
 
+pub use acme::Acme;
 pub use address::{AddressError, Binding, ListenAddress, UnixName};
 pub use environment::{Environment, Origin};
 pub use jwt::Jwt;
 pub use keys::{
     Admin, Auth, CertificateIdentity, ClientCertificate, Dispatch, Durability, Journal, Limits, Listener,
-    Log, LogFormat, LogLevel, LogTarget, MqttVersion, Owner, Protocol, QueueFull, Sessions, Shared, Sys,
-    TlsVersion, UnixIdentity, tables,
+    Log, MqttVersion, Owner, Protocol, QueueFull, Sessions, Shared, Sys, TlsVersion, UnixIdentity, tables,
 };
 pub use load::{Config, Flags};
+pub use log::{LogFormat, LogLevel, LogTarget};
 pub use machine::Machine;
 pub use manual::{explain, help, markdown};
 pub use masked::hide_users;

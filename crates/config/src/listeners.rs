@@ -1,7 +1,9 @@
 //! Chooses the listeners: from the file, from the flags, or one on loopback. Checks which of them may be open.
 
 use std::ops::Range;
+use std::path::Path;
 
+use crate::acme::Acme;
 use crate::address::ListenAddress;
 use crate::keys::{
     Auth, CertificateIdentity, ClientCertificate, Durability, Global, Listener, MqttVersion, Protocol,
@@ -26,19 +28,30 @@ pub(crate) struct Listeners {
     pub(crate) not_open: Vec<ListenAddress>,
 }
 
+/// The tables that listeners refer to.
+#[derive(Clone, Copy)]
+pub(crate) struct Tables<'a> {
+    pub(crate) auth: &'a Auth,
+    pub(crate) vouchers: Vouchers<'a>,
+    pub(crate) acme: &'a Acme,
+    /// The file with the certificate of `acme`, if there is a directory for it.
+    pub(crate) acme_file: Option<&'a Path>,
+}
+
 /// Reads the listeners in the file. Flags override them.
 pub(crate) fn read(
     top: &mut Reader<'_, '_>,
     global: &Global,
-    (auth, vouchers): (&Auth, Vouchers<'_>),
+    tables: Tables<'_>,
     flags: &Flags,
 ) -> Listeners {
+    let Tables { auth, vouchers, .. } = tables;
     let anonymous = if flags.allow_anonymous { Some(true) } else { global.allow_anonymous };
     let mut not_open = Vec::new();
     if has_two_kinds_of_rules(auth) {
         top.note(two_kinds_of_rules(top.span_of("auth")));
     }
-    let mut list = of_file(top, (anonymous, auth, vouchers), flags.allow_anonymous, &mut not_open);
+    let mut list = of_file(top, (anonymous, tables), flags.allow_anonymous, &mut not_open);
     if !flags.listen.is_empty() {
         not_open.clear();
         list = of_flags(top, (anonymous, auth, vouchers), &flags.listen, &mut not_open);
@@ -77,14 +90,15 @@ fn close(list: &mut Vec<Listener>, not_open: &[ListenAddress]) {
 
 fn of_file(
     top: &mut Reader<'_, '_>,
-    (anonymous, auth, vouchers): (Option<bool>, &Auth, Vouchers<'_>),
+    (anonymous, tables): (Option<bool>, Tables<'_>),
     forced: bool,
     not_open: &mut Vec<ListenAddress>,
 ) -> Vec<Listener> {
+    let Tables { auth, vouchers, acme, acme_file } = tables;
     let mut seen: Vec<ListenAddress> = Vec::new();
     let mut dynamic = None;
-    top.tables("listener", |table| {
-        let mut listener = Listener::read(table, anonymous, auth, vouchers);
+    let list = top.tables("listener", |table| {
+        let mut listener = Listener::read(table, anonymous, auth, vouchers, acme_file);
         listener.allow_anonymous |= forced;
         if anonymous.is_none() && !table.has("allow_anonymous") && is_for_nobody(&listener) {
             not_open.push(listener.address.clone());
@@ -97,7 +111,9 @@ fn of_file(
             let key = if table.has("rules_file") { "rules_file" } else { "acl_file" };
             table.note(two_kinds_of_rules(table.span_of(key)));
         }
-        if let Some((key, title, advice)) = refuse_network(&listener) {
+        for (key, title, advice) in
+            refuse_network(&listener).into_iter().chain(acme.refuse(&listener, acme_file))
+        {
             let problem = Problem::at(table.span_of(key), title.to_owned());
             table.note(problem.advice(advice));
         }
@@ -119,7 +135,13 @@ fn of_file(
         }
         seen.push(listener.address.clone());
         listener
-    })
+    });
+    if acme.cannot_answer(&list) {
+        let title = "the authority of [acme] cannot ask a listener over QUIC".to_owned();
+        let problem = Problem::at(top.span_of("acme"), title);
+        top.note(problem.advice("add `http_address` to [acme], or another listener with `tls_acme`"));
+    }
+    list
 }
 
 fn of_flags(
@@ -149,6 +171,7 @@ fn of_flags(
             }),
             durability: Durability::Fsync,
             protocol: Protocol::Auto,
+            tls_acme: false,
             tls_certificate: Vec::new(),
             tls_key: Vec::new(),
             tls_minimum: TlsVersion::V1_2,

@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::acme::Acme;
 use crate::address::ListenAddress;
 use crate::environment::{Environment, Origin};
 use crate::jwt::Jwt;
 use crate::keys::{
-    Admin, Auth, Durability, Global, Journal, Limits, Listener, Log, LogLevel, Sessions, Shared, Sys,
-    WATCH_INTERVALS,
+    Admin, Auth, Durability, Global, Journal, Limits, Listener, Log, Sessions, Shared, Sys, WATCH_INTERVALS,
 };
 use crate::kind::Time;
-use crate::listeners;
+use crate::listeners::{self, Tables};
+use crate::log::LogLevel;
 use crate::machine::Machine;
 use crate::reader::{Found, Reader};
 use crate::report::{Problem, Report};
@@ -41,6 +42,8 @@ pub struct Config {
     pub http_auth: HttpAuth,
     /// A directory that knows users.
     pub ldap: Ldap,
+    /// The certificate that an authority gives.
+    pub acme: Acme,
     /// The directory for state that survives a restart. Without a directory, a restart loses all state.
     pub data_dir: Option<PathBuf>,
     /// The user whose rights the broker has after its start by the superuser.
@@ -231,6 +234,7 @@ impl Config {
             ("[jwt]", self.jwt.lines()),
             ("[http_auth]", self.http_auth.lines()),
             ("[ldap]", self.ldap.lines()),
+            ("[acme]", self.acme.lines()),
         ];
         let tables = first.into_iter().chain(listeners).chain(rest);
         let write = |(header, lines): (&str, Vec<(&str, String)>)| {
@@ -248,8 +252,12 @@ fn read_document(top: &mut Reader<'_, '_>, flags: &Flags, machine: &Machine) -> 
     let jwt = top.table("jwt", Jwt::read_whole);
     let http_auth = top.table("http_auth", HttpAuth::read_whole);
     let ldap = top.table("ldap", Ldap::read_whole);
+    let acme = top.table("acme", Acme::read_whole);
+    let data_dir = flags.data_dir.clone().or(global.data_dir.clone()).filter(|_| !flags.in_memory);
+    let acme_file = data_dir.as_deref().map(|data_dir| acme.certificate_file(data_dir));
     let vouchers = Vouchers { jwt: &jwt, http: &http_auth, ldap: &ldap };
-    let listeners = listeners::read(top, &global, (&auth, vouchers), flags);
+    let tables = Tables { auth: &auth, vouchers, acme: &acme, acme_file: acme_file.as_deref() };
+    let listeners = listeners::read(top, &global, tables, flags);
     let limits = top.table("limits", |limits| Limits::read(limits, machine));
     let packet_bytes = limits.packet_bytes;
     let mut config = Config {
@@ -261,8 +269,9 @@ fn read_document(top: &mut Reader<'_, '_>, flags: &Flags, machine: &Machine) -> 
         jwt,
         http_auth,
         ldap,
+        acme,
         shards: global.shards,
-        data_dir: flags.data_dir.clone().or(global.data_dir).filter(|_| !flags.in_memory),
+        data_dir,
         user: global.user,
         pid_file: global.pid_file,
         watch_interval: flags.watch_interval.or(global.watch_interval),

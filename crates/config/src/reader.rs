@@ -185,6 +185,15 @@ impl<'file, 'problems> Reader<'file, 'problems> {
         self.found.problems.push(problem);
     }
 
+    /// Records a key that has no effect without another one: it would seem to hold.
+    pub(crate) fn refuse_without(&mut self, other: &str, keys: &[&str]) {
+        let key = keys.iter().find(|key| self.has(key));
+        if let Some(key) = key.filter(|_| !self.has(other)) {
+            let problem = Problem::at(self.span_of(key), format!("`{key}` has no effect without `{other}`"));
+            self.note(problem.advice(format!("add `{other}` to this table, or leave out `{key}`")));
+        }
+    }
+
     /// Records every key that has not been read, and suggests the most similar key of the whole file.
     pub(crate) fn refuse_unknown(&mut self) {
         for (key, _) in self.table.into_iter().flatten() {

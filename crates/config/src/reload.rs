@@ -1,5 +1,7 @@
 //! A configuration that takes the place of another one while the broker runs.
 
+use std::path::PathBuf;
+
 use crate::keys::{Global, Listener};
 use crate::load::Config;
 use crate::schema::Applies;
@@ -42,7 +44,9 @@ impl Config {
         self.jwt.take_over(&new.jwt, "jwt.", keys);
         self.http_auth.take_over(&new.http_auth, "http_auth.", keys);
         self.ldap.take_over(&new.ldap, "ldap.", keys);
-        self.take_over_listeners(&new.listeners, &mut changes);
+        self.acme.take_over(&new.acme, "acme.", keys);
+        let listeners = self.with_own_certificates(new);
+        self.take_over_listeners(&listeners, &mut changes);
         self.loopback_by_default = new.loopback_by_default;
         self.not_open.clone_from(&new.not_open);
         let keys = &mut changes.keys;
@@ -54,6 +58,20 @@ impl Config {
         self.sys.take_over(&new.sys, "sys.", keys);
         self.admin.take_over(&new.admin, "admin.", keys);
         changes
+    }
+
+    /// The listeners of a newer configuration. The files of `[acme]` are in the directory of the data, which needs a restart.
+    fn with_own_certificates(&self, new: &Self) -> Vec<Listener> {
+        let file = |data_dir: &Option<PathBuf>| Some(new.acme.certificate_file(data_dir.as_deref()?));
+        let (own, theirs) = (file(&self.data_dir), file(&new.data_dir));
+        let mut listeners = new.listeners.clone();
+        if let (Some(own), Some(theirs)) = (own, theirs) {
+            let of_acme = listeners.iter_mut().filter(|listener| listener.tls_acme);
+            let paths =
+                of_acme.flat_map(|listener| listener.tls_certificate.iter_mut().chain(&mut listener.tls_key));
+            paths.filter(|path| **path == theirs).for_each(|path| path.clone_from(&own));
+        }
+        listeners
     }
 
     fn take_over_listeners(&mut self, new: &[Listener], changes: &mut Changes) {

@@ -143,7 +143,7 @@ impl Ldap {
         ];
         refuse_without_url(table, &others);
         if read.search_base.is_none() && read.url.is_some() {
-            refuse_without(table, "search_base", &read.of_search());
+            table.refuse_without("search_base", &read.of_search());
         }
         let problems = read.url.iter().flat_map(|url| read.problems(url));
         for (key, title, advice) in problems {
@@ -218,17 +218,8 @@ impl Ldap {
     }
 }
 
-/// Notes a setting that has no effect without another key: it would seem to hold.
-fn refuse_without(table: &mut Reader<'_, '_>, other: &str, keys: &[&str]) {
-    let key = keys.iter().find(|key| table.has(key));
-    if let Some(key) = key.filter(|_| !table.has(other)) {
-        let problem = Problem::at(table.span_of(key), format!("`{key}` has no effect without `{other}`"));
-        table.note(problem.advice(format!("add `{other}` to this table, or leave out `{key}`")));
-    }
-}
-
 fn refuse_without_url(table: &mut Reader<'_, '_>, keys: &[&str]) {
-    refuse_without(table, "url", keys);
+    table.refuse_without("url", keys);
 }
 
 /// Whether a URL with this scheme, which has no TLS, is on another machine.

@@ -122,6 +122,25 @@ impl Rule for OfKeys {
     }
 }
 
+/// A certificate authority: over HTTPS, or over HTTP on this machine.
+pub(crate) struct OfAuthority;
+
+impl Rule for OfAuthority {
+    const WORD: &'static str = "URL";
+    const EXAMPLE: &'static str = "https://ca.example/acme/directory";
+
+    fn check(parts: &UrlParts<'_>) -> Result<(), &'static str> {
+        match parts.scheme {
+            "https" => Ok(()),
+            "http" if parts.is_here() => Ok(()),
+            "http" => {
+                Err("is on another machine, and without TLS everybody on the way could give certificates")
+            }
+            _ => Err(NOT_HTTP),
+        }
+    }
+}
+
 /// A service over HTTP.
 pub(crate) struct OfService;
 

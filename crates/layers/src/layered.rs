@@ -114,7 +114,9 @@ impl Stack {
         }
         match (first, &self.tls) {
             ([], _) => Ok(Choice::NeedsMore),
-            ([TLS_HANDSHAKE, ..], Some(current)) => Ok(Choice::Secure(current.config())),
+            ([TLS_HANDSHAKE, ..], Some(current)) => {
+                Ok(current.config_for(first).map_or(Choice::NeedsMore, Choice::Secure))
+            }
             ([TLS_HANDSHAKE, ..], None) => {
                 Err(Rejected::Protocol("a TLS handshake, and this listener has no certificate"))
             }

@@ -28,7 +28,7 @@ use std::io;
 pub use self::layered::{Layered, Lowest, Protocol, Stack};
 pub use self::tls::{
     Authorities, ClientCertificates, Current as CurrentTls, Identity, Settings as TlsSettings, SettingsError,
-    Tls,
+    Tls, answers,
 };
 pub use self::websocket::{Rules as WebSocketRules, WebSocket};
 
@@ -43,6 +43,8 @@ pub enum Rejected {
     Proxy(&'static str),
     /// The TLS handshake has failed, or a record is not what the protocol asks for.
     Tls(rustls::Error),
+    /// The handshake was the question of a certificate authority, which has its answer.
+    Challenge,
     /// The handshake of QUIC has failed, or a packet is not what RFC 9000 asks for.
     Quic(String),
     /// The upgrade request, or a frame, is not what RFC 6455 asks for.
@@ -55,6 +57,7 @@ impl fmt::Display for Rejected {
             Self::Protocol(why) => f.write_str(why),
             Self::Proxy(why) => write!(f, "PROXY protocol: {why}"),
             Self::Tls(error) => write!(f, "TLS: {error}"),
+            Self::Challenge => f.write_str("a certificate authority has asked, and has its answer"),
             Self::Quic(why) => write!(f, "QUIC: {why}"),
             Self::WebSocket(why) => write!(f, "WebSocket: {why}"),
         }
@@ -65,7 +68,7 @@ impl std::error::Error for Rejected {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Tls(error) => Some(error),
-            Self::Protocol(_) | Self::Proxy(_) | Self::Quic(_) | Self::WebSocket(_) => None,
+            Self::Protocol(_) | Self::Proxy(_) | Self::Challenge | Self::Quic(_) | Self::WebSocket(_) => None,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! own only while a record, or a message of the handshake, has come in part, or while the stream below does not take what
 //! was encrypted.
 
+pub(crate) mod challenge;
 mod exporter;
 pub(crate) mod name;
 mod settings;
@@ -23,6 +24,7 @@ use rustls::unbuffered::{
 use rustls::{CertificateError, HandshakeKind};
 use turn::{CertificateName, Received, Stream};
 
+pub use self::challenge::answers;
 pub use self::settings::{Authorities, ClientCertificates, Current, Identity, Settings, SettingsError};
 
 use crate::Rejected;
@@ -135,6 +137,11 @@ impl<S: Stream> Tls<S> {
             // Nothing that stands behind the handshake is read.
             return Err(self.fail(error));
         }
+        if was_handshaking && !session.is_handshaking() && session.alpn_protocol() == Some(challenge::ALPN) {
+            // The authority has seen the certificate, and nothing that it sends is for MQTT.
+            self.close_notify();
+            return Err(self.reject(Rejected::Challenge));
+        }
         let Pumped { consumed, has_ended } = match result {
             Ok(pumped) => pumped,
             Err(error) if count == 0 => return Err(self.fail(error)),
@@ -172,11 +179,15 @@ impl<S: Stream> Tls<S> {
     }
 
     fn fail(&mut self, error: rustls::Error) -> io::Error {
+        self.reject(Rejected::Tls(error))
+    }
+
+    fn reject(&mut self, rejected: Rejected) -> io::Error {
         self.is_over = true;
         self.session = None;
         self.received = Vec::new();
         self.decrypted = Vec::new();
-        Rejected::Tls(error).into()
+        rejected.into()
     }
 
     /// Encrypts at most [`WRITE_BYTES`] of these pieces. Returns how many bytes, and the length of their records.

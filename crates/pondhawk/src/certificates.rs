@@ -247,6 +247,10 @@ impl Watched {
         if is_same && files.contents == self.contents {
             return Ok(None);
         }
+        if stack::awaits_certificate(listener) {
+            // The earlier certificate is better than none.
+            return Ok(None);
+        }
         match stack::tls(listener) {
             Err(error) if is_same && error.kind() == io::ErrorKind::PermissionDenied => {
                 tracing::warn!(%error, "the certificates stay as they were read at the start");
@@ -316,7 +320,8 @@ impl Urgency {
     }
 }
 
-fn now_unix_secs() -> i64 {
+/// The time, in seconds since 1970.
+pub(crate) fn now_unix_secs() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod acme;
 mod admin;
 mod args;
 mod banner;

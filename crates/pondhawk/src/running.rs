@@ -22,6 +22,7 @@ use net::{Acceptor, Dismissal, LISTENER_PLACES, Listening, Server};
 use protocol::Instruments;
 
 use crate::access::{AccessFiles, NextAccess};
+use crate::acme::Acme;
 use crate::certificates::{Certificates, NextLayers};
 use crate::passed::Passed;
 use crate::{admin as operators, banner, limits, listen};
@@ -33,6 +34,7 @@ pub(crate) struct Running {
     ports: Vec<Port>,
     pub(crate) access: AccessFiles,
     pub(crate) certificates: Certificates,
+    acme: Acme,
     passed: Passed,
     /// UDP sockets of listeners that are gone, until their connections are gone too.
     leaving: Vec<Leaving>,
@@ -83,12 +85,14 @@ impl Running {
     pub(crate) fn open(config: Config, passed: Passed) -> io::Result<(Self, Vec<Listening>, Vec<String>)> {
         let (access, realms) = AccessFiles::open_and_fetch(&config)?;
         let (certificates, stacks) = Certificates::open(&config.listeners)?;
+        let acme = Acme::open(&config)?;
         let nothing = operators::in_force(&config, String::new(), Vec::new());
         let mut running = Self {
             config,
             ports: Vec::new(),
             access,
             certificates,
+            acme,
             passed,
             leaving: Vec::new(),
             last_number: Cell::new(0),
@@ -116,6 +120,20 @@ impl Running {
         Ok((running, listening, bound))
     }
 
+    /// Begins to obtain and to renew the certificate of `[acme]`, whose authority asks the listeners.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub(crate) fn begin_acme(&mut self) -> io::Result<()> {
+        self.acme.begin()?;
+        self.want_certificate()
+    }
+
+    fn want_certificate(&self) -> io::Result<()> {
+        let stacks = self.ports.iter().map(|port| &port.stack);
+        self.acme.want(&self.config, self.config.listeners.iter().zip(stacks))
+    }
+
     /// The settings in force, for operators. They are kept up to date. The configuration names files with secrets, and has
     /// none itself.
     pub(crate) fn in_force(&self) -> Arc<Mutex<Arc<InForce>>> {
@@ -137,7 +155,7 @@ impl Running {
     /// The values for `$SYS`.
     pub(crate) fn instruments(&self) -> Vec<Arc<dyn Instruments>> {
         let of_access = self.access.instruments();
-        of_access.into_iter().chain([self.certificates.instruments()]).collect()
+        of_access.into_iter().chain([self.certificates.instruments(), self.acme.instruments()]).collect()
     }
 
     /// Whether there is no file and no socket to look at from time to time.
@@ -263,6 +281,9 @@ impl Running {
             self.ports.push(port);
         }
         self.note();
+        if let Err(error) = self.want_certificate() {
+            tracing::error!(%error, "the certificate of ACME is neither obtained nor renewed");
+        }
         changes
     }
 

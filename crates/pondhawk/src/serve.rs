@@ -47,7 +47,7 @@ pub(crate) fn serve(loaded: &Loaded, reload: Reload, file_layer: FileLayer) -> i
     let log = logging::start(&config.log, successor.as_ref());
     // Before the server's threads start: from here on, a signal ends the broker in order.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])?;
-    let (running, listeners, bound) = Running::open(config.clone(), passed)?;
+    let (mut running, listeners, bound) = Running::open(config.clone(), passed)?;
     let bans_file = admin::bans_file(config);
     let admin = admin::Prepared::open(config)?;
     let _pid_file = PidFile::write(config.pid_file.as_deref(), successor.is_some());
@@ -64,6 +64,7 @@ pub(crate) fn serve(loaded: &Loaded, reload: Reload, file_layer: FileLayer) -> i
     let file = running.access.dynamic_security().cloned();
     let controls = file.map(|file| controls(file, &mut options, &ended));
     let server = Server::start(listeners, &options, store, &ended)?;
+    running.begin_acme()?;
     eprint!("{}", banner::text(config, &bound, loaded.first_user()));
     let wishes = Wishes { is_asked: Arc::default(), events: ended.clone() };
     let main_thread = Box::new(MainThread {
@@ -113,7 +114,10 @@ fn become_user(successor: &Successor, config: &Config) -> io::Result<()> {
     let of_listener = |listener| certificates::paths(listener).chain(access::paths(listener));
     let of_listeners = config.listeners.iter().flat_map(of_listener);
     for path in of_listeners.chain(&config.jwt.key_file).chain(services::paths(config)) {
-        if let Err(error) = File::open(path) {
+        // A certificate of ACME may come later.
+        if let Err(error) = File::open(path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
             tracing::error!(
                 %error,
                 "{} cannot be read by the `user` of this broker: changes of it, such as a user who is removed, have no \

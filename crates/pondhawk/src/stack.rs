@@ -1,7 +1,7 @@
 //! The layers of a listener: reads certificates and keys from their files.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config::{ClientCertificate, Listener, Protocol, TlsVersion};
@@ -79,7 +79,7 @@ pub(crate) fn tls(listener: &Listener) -> io::Result<Option<Arc<ServerConfig>>> 
         return Ok(None);
     }
     let files = || listener.tls_certificate.iter().zip(&listener.tls_key);
-    let identity = |(certificate, key): (&std::path::PathBuf, &std::path::PathBuf)| {
+    let identity = |(certificate, key): (&PathBuf, &PathBuf)| {
         let chain = objects::<CertificateDer<'static>>("tls_certificate", certificate, "certificate")?;
         let identity = Identity { chain, key: private_key(key)? };
         if is_foreign(&identity) {
@@ -93,9 +93,14 @@ pub(crate) fn tls(listener: &Listener) -> io::Result<Option<Arc<ServerConfig>>> 
         }
         Ok(identity)
     };
-    let identities = files().map(identity).collect::<io::Result<Vec<_>>>()?;
+    let identities = files().map(identity).filter(|identity| !listener.tls_acme || !is_to_come(identity));
+    let identities = identities.collect::<io::Result<Vec<_>>>()?;
+    if identities.is_empty() {
+        tracing::warn!(listener = %listener.address, "TLS is refused here until there is a certificate of ACME");
+    }
     let settings = TlsSettings {
         identities,
+        awaits_identities: listener.tls_acme,
         client_certificates: client_certificates(listener)?,
         tls13_only: listener.tls_minimum == TlsVersion::V1_3,
     };
@@ -115,9 +120,21 @@ pub(crate) fn tls(listener: &Listener) -> io::Result<Option<Arc<ServerConfig>>> 
     settings.build().map(Some).map_err(explain)
 }
 
+/// Whether the authority of `[acme]` still has to give the certificate of a listener.
+pub(crate) fn awaits_certificate(listener: &Listener) -> bool {
+    let is_to_come = |file: &PathBuf| is_to_come(&certificates("tls_certificate", file));
+    listener.tls_acme && listener.tls_certificate.iter().any(is_to_come)
+}
+
+/// Whether a file is not there yet, or has nothing that could be used. `acme` replaces it.
+pub(crate) fn is_to_come<T>(read: &io::Result<T>) -> bool {
+    let kind = read.as_ref().err().map(io::Error::kind);
+    matches!(kind, Some(io::ErrorKind::NotFound | io::ErrorKind::InvalidData))
+}
+
 /// Whether the private key certainly belongs to another certificate. rustls does not compare keys with certificates of version 1,
 /// which `openssl x509 -req` makes without extensions.
-fn is_foreign(identity: &Identity) -> bool {
+pub(crate) fn is_foreign(identity: &Identity) -> bool {
     let key = any_supported_type(&identity.key).ok().and_then(|key| Some(key.public_key()?.to_vec()));
     let certificate = identity.chain.first().and_then(|certificate| parse_x509_certificate(certificate).ok());
     let (Some(key), Some((_, certificate))) = (key, certificate) else { return false };

@@ -590,6 +590,23 @@ pub const METRICS: &[Metric] = &[
         "Files with certificates of listeners, by the nearest end of their validity. Each file counts once.",
     ),
     by(
+        "acme_attempts_total",
+        Counter,
+        (Items, "outcome"),
+        each! {
+            "obtained" => "acme/obtained",
+            "failed" => "acme/failed",
+        },
+        "Attempts to obtain or renew the certificate of `[acme]`.",
+    ),
+    one(
+        "acme_failures_in_a_row",
+        Gauge,
+        Items,
+        at!("acme/failed_in_a_row"),
+        "Attempts that have failed since the last certificate. 0 is good.",
+    ),
+    by(
         "files_read_again_total",
         Counter,
         (Items, "of"),

@@ -13,7 +13,7 @@ use rustls::server::{
 use rustls::sign::CertifiedKey;
 use rustls::{InconsistentKeys, RootCertStore, ServerConfig, SupportedProtocolVersion, version};
 
-use super::version1;
+use super::{challenge, version1};
 
 /// Names of the protocols inside of TLS (RFC 7301): MQTT, MQTT as AWS calls it, and HTTP for WebSocket.
 const ALPN: [&[u8]; 3] = [b"mqtt", b"x-amzn-mqtt-ca", b"http/1.1"];
@@ -52,9 +52,11 @@ pub struct Authorities {
 /// The settings of a listener.
 #[derive(Debug, Default)]
 pub struct Settings {
-    /// Server certificates; at least one. A client gets the first that is valid for the name that it asks for (SNI), or the
-    /// first of all.
+    /// Server certificates; at least one, unless they are awaited. A client gets the first that is valid for the name that it
+    /// asks for (SNI), or the first of all.
     pub identities: Vec<Identity>,
+    /// Without a server certificate, each handshake is refused until [`Current::replace`].
+    pub awaits_identities: bool,
     /// Which certificates clients show.
     pub client_certificates: ClientCertificates,
     /// TLS 1.2 is refused.
@@ -64,22 +66,46 @@ pub struct Settings {
 /// The configuration of a listener's TLS. It can be replaced at any time: a handshake has the configuration that was current
 /// when its first bytes came, and connections that are open keep theirs.
 #[derive(Debug)]
-pub struct Current(RwLock<Arc<ServerConfig>>);
+pub struct Current(RwLock<Configs>);
+
+#[derive(Debug)]
+struct Configs {
+    of_clients: Arc<ServerConfig>,
+    /// The answers to an authority, while it asks.
+    of_authority: Option<Arc<ServerConfig>>,
+}
 
 impl Current {
     /// A configuration for the handshakes from now on.
     pub fn new(config: Arc<ServerConfig>) -> Self {
-        Self(RwLock::new(config))
+        Self(RwLock::new(Configs { of_clients: config, of_authority: None }))
     }
 
     /// The configuration for a handshake that begins.
     pub fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).of_clients)
+    }
+
+    /// The configuration for a handshake that begins with these bytes. `None` if more bytes are needed, at most 16 KiB, which
+    /// is so only while an authority may ask.
+    pub(crate) fn config_for(&self, first: &[u8]) -> Option<Arc<ServerConfig>> {
+        let configs = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let Some(of_authority) = configs.of_authority.clone() else {
+            return Some(Arc::clone(&configs.of_clients));
+        };
+        let of_clients = Arc::clone(&configs.of_clients);
+        drop(configs);
+        Some(if challenge::is_asked(first)? { of_authority } else { of_clients })
     }
 
     /// Replaces the configuration. Sessions of the earlier one are not resumed: their clients make a whole handshake.
     pub fn replace(&self, config: Arc<ServerConfig>) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
+        self.0.write().unwrap_or_else(PoisonError::into_inner).of_clients = config;
+    }
+
+    /// Begins to answer the questions of a certificate authority, from [`answers`](challenge::answers), or ends it.
+    pub fn answer(&self, answers: Option<Arc<ServerConfig>>) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).of_authority = answers;
     }
 }
 
@@ -123,6 +149,9 @@ impl Settings {
     /// The certificates and keys do not fit together.
     pub fn build(self) -> Result<Arc<ServerConfig>, SettingsError> {
         let provider = Arc::new(ring::default_provider());
+        if self.identities.is_empty() && !self.awaits_identities {
+            return Err(SettingsError::NoCertificate);
+        }
         let identities = Identities::new(self.identities, &provider)?;
         let versions: &[&SupportedProtocolVersion] =
             if self.tls13_only { &[&version::TLS13] } else { &[&version::TLS13, &version::TLS12] };
@@ -176,29 +205,31 @@ impl Authorities {
     }
 }
 
+/// A certificate with its key, ready to sign.
+pub(super) fn certified(
+    number: usize,
+    Identity { chain, key }: Identity,
+    provider: &CryptoProvider,
+) -> Result<Arc<CertifiedKey>, SettingsError> {
+    let key =
+        provider.key_provider.load_private_key(key).map_err(|error| SettingsError::Key(number, error))?;
+    let certified = CertifiedKey::new(chain, key);
+    match certified.keys_match() {
+        Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
+            Err(SettingsError::Mismatch(number))
+        }
+        // Certificates of version 1 are not read here; it is for the client to accept them.
+        _ => Ok(Arc::new(certified)),
+    }
+}
+
 /// Server certificates, chosen by the name that a client asks for.
 #[derive(Debug)]
 struct Identities(Vec<Arc<CertifiedKey>>);
 
 impl Identities {
     fn new(identities: Vec<Identity>, provider: &CryptoProvider) -> Result<Self, SettingsError> {
-        if identities.is_empty() {
-            return Err(SettingsError::NoCertificate);
-        }
-        let certified = |(number, Identity { chain, key }): (usize, Identity)| {
-            let key = provider
-                .key_provider
-                .load_private_key(key)
-                .map_err(|error| SettingsError::Key(number, error))?;
-            let certified = CertifiedKey::new(chain, key);
-            match certified.keys_match() {
-                Err(rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
-                    Err(SettingsError::Mismatch(number))
-                }
-                // Certificates of version 1 are not read here; it is for the client to accept them.
-                _ => Ok(Arc::new(certified)),
-            }
-        };
+        let certified = |(number, identity)| certified(number, identity, provider);
         identities.into_iter().enumerate().map(certified).collect::<Result<_, _>>().map(Self)
     }
 
