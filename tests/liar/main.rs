@@ -27,6 +27,9 @@ const STALL_PERIOD_MS: u128 = 1_000;
 /// Control packet type of PUBLISH (MQTT 5.0, 2.1.2).
 const PUBLISH: u8 = 3;
 
+/// First byte of PUBACK.
+const PUBACK: u8 = 0x40;
+
 /// The lie of a server.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
@@ -39,6 +42,8 @@ enum Fault {
     Delay,
     /// Nothing is forwarded for a while, in each second.
     Stall,
+    /// A message of QoS 1 is acknowledged to its publisher, and the broker never gets it.
+    Forget,
 }
 
 /// State that all connections share.
@@ -46,6 +51,13 @@ struct Shared {
     fault: Fault,
     messages: AtomicU64,
     began: Instant,
+}
+
+impl Shared {
+    /// Whether this message is one to mistreat.
+    fn is_chosen(&self) -> bool {
+        (self.messages.fetch_add(1, Relaxed) + 1).is_multiple_of(INTERVAL)
+    }
 }
 
 fn main() {
@@ -58,6 +70,7 @@ fn main() {
         "swap" => Fault::Swap,
         "delay" => Fault::Delay,
         "stall" => Fault::Stall,
+        "forget" => Fault::Forget,
         other => panic!("there is no fault {other}"),
     };
     let broker_port = free_port();
@@ -88,8 +101,7 @@ fn serve(client: &TcpStream, broker: &TcpStream, shared: &Shared) {
     let _ = (client.set_nodelay(true), broker.set_nodelay(true));
     thread::scope(|scope| {
         scope.spawn(|| {
-            let (mut from, mut to) = (client, broker);
-            let _ = io::copy(&mut from, &mut to);
+            let _ = accept(client, broker, shared);
             let _ = broker.shutdown(Shutdown::Write);
         });
         let _ = forward(broker, client, shared);
@@ -97,9 +109,43 @@ fn serve(client: &TcpStream, broker: &TcpStream, shared: &Shared) {
     });
 }
 
+/// Forwards the packets of a client, and forgets some.
+fn accept(mut client: &TcpStream, mut broker: &TcpStream, shared: &Shared) -> io::Result<()> {
+    if shared.fault != Fault::Forget {
+        return io::copy(&mut client, &mut broker).map(drop);
+    }
+    let mut received = Vec::new();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let len = client.read(&mut buffer)?;
+        if len == 0 {
+            return Ok(());
+        }
+        received.extend(&buffer[..len]);
+        while let Some(len) = packet_len(&received) {
+            let packet: Vec<u8> = received.drain(..len).collect();
+            match packet_id(&packet) {
+                Some([high, low]) if shared.is_chosen() => client.write_all(&[PUBACK, 2, high, low])?,
+                _ => broker.write_all(&packet)?,
+            }
+        }
+    }
+}
+
+/// The packet identifier of a PUBLISH of QoS 1.
+fn packet_id(packet: &[u8]) -> Option<[u8; 2]> {
+    let is_wanted = packet[0] >> 4 == PUBLISH && packet[0] & 0b0110 == 0b0010;
+    // Behind the type and the remaining length.
+    let body = packet.get(1..)?.iter().position(|byte| byte & 0x80 == 0).map(|last| &packet[last + 2..])?;
+    let topic_len = usize::from(u16::from_be_bytes(*body.first_chunk()?));
+    let id = body.get(2 + topic_len..)?.first_chunk()?;
+    is_wanted.then_some(*id)
+}
+
 /// Forwards the packets of the broker, and mistreats some.
 fn forward(mut broker: &TcpStream, mut client: &TcpStream, shared: &Shared) -> io::Result<()> {
     let (mut received, mut held) = (Vec::new(), Vec::new());
+    let mut swap_is_due = false;
     let mut buffer = vec![0; 64 << 10];
     loop {
         let len = broker.read(&mut buffer)?;
@@ -111,10 +157,16 @@ fn forward(mut broker: &TcpStream, mut client: &TcpStream, shared: &Shared) -> i
         while let Some(len) = packet_len(&received) {
             let packet: Vec<u8> = received.drain(..len).collect();
             let is_message = packet[0] >> 4 == PUBLISH;
-            let is_chosen = is_message && (shared.messages.fetch_add(1, Relaxed) + 1) % INTERVAL == 0;
+            let is_chosen = is_message && shared.is_chosen();
+            swap_is_due |= is_chosen;
+            // The last message has none behind it with which it could change places.
+            let is_followed = packet_len(&received).is_some() && received[0] >> 4 == PUBLISH;
             match shared.fault {
                 Fault::Drop if is_chosen => {}
-                Fault::Swap if is_chosen && held.is_empty() => held = packet,
+                Fault::Swap if swap_is_due && is_message && is_followed && held.is_empty() => {
+                    held = packet;
+                    swap_is_due = false;
+                }
                 Fault::Repeat if is_chosen => out.extend([&packet[..], &packet].concat()),
                 Fault::Delay if is_chosen => {
                     client.write_all(&out)?;

@@ -15,13 +15,15 @@ fn description(faults: &[&str], workload: &str) -> String {
     let server = |fault: &&str| {
         format!(
             "[[server]]\nname = \"{fault}\"\nprogram = \"{liar}\"\n\
-             command = \"{liar} {fault} {{port}} {broker} serve --in-memory -p BROKER_PORT\"\n"
+             command = \"{liar} {fault} {{port}} {broker} serve --in-memory -p BROKER_PORT\"\n\
+             [server.durable]\n\
+             command = \"{liar} {fault} {{port}} {broker} serve --data-dir {{dir}}/data -p BROKER_PORT\"\n"
         )
     };
     let servers: String = faults.iter().map(server).collect();
     format!(
         "title = \"Liars\"\nservers = {faults:?}\nrounds_min = 2\nrounds_max = 2\nprecision = 0.1\nseconds = 0.5\n\
-         {servers}\n[[workload]]\nname = \"load\"\ntitle = \"load\"\n{workload}\n"
+         warm_up_seconds = 0.1\n{servers}\n[[workload]]\nname = \"load\"\ntitle = \"load\"\n{workload}\n"
     )
 }
 
@@ -80,6 +82,22 @@ fn delays_and_stalls_are_in_the_latency_of_messages_that_are_due_on_schedule() {
     // once, which hides it behind thousands of quick answers. On schedule, a fifth of all requests is due during a stall.
     assert!(latency_ms("stall", 1, 90.0) >= 50.0, "{:?}", figures(&results, "stall", 1));
     assert!(latency_ms("stall", 1, 90.0) > latency_ms("stall", 0, 90.0));
+}
+
+#[test]
+fn an_acknowledged_message_that_was_never_stored_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let workload = "bench = \"idle 1\"";
+    let description = description(&["honest", "forget"], workload).replace("seconds = 0.5", "seconds = 2.0");
+    let (results, report) = run(folder.path(), &format!("check_claims = true\n{description}"));
+    let lost = |server: &str| {
+        let claims = results["claims"].as_array().unwrap();
+        let claim = claims.iter().find(|claim| claim["server"] == server).unwrap();
+        assert!(claim["failure"].is_null() && claim["acknowledged"].as_u64().unwrap() > 1_000, "{claim}");
+        claim["lost"].as_u64().unwrap()
+    };
+    assert_eq!(lost("honest"), 0);
+    assert!(lost("forget") > 0, "{report}");
 }
 
 #[test]

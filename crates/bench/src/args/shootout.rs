@@ -22,10 +22,10 @@ pub struct ShootoutArgs {
     /// Description of a shoot-out in TOML: servers, workloads, rounds, processors
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Ten minutes instead of a night
+    /// A quarter of an hour instead of a night
     #[arg(long, conflicts_with = "file")]
     pub(crate) quick: bool,
-    /// Only these servers; ratios and findings refer to the first one
+    /// Only these servers; findings refer to the first one
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) servers: Vec<String>,
     /// Only these workloads
