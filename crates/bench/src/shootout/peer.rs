@@ -106,7 +106,7 @@ impl Peer {
         let text = String::from_utf8_lossy(&text);
         let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("unknown");
         // It goes to a terminal and into pages.
-        line.chars().filter(|character| !character.is_control()).collect()
+        line.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
     }
 
     /// Makes an empty folder for the server in `parent`, which is a whole path.
