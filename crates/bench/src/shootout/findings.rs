@@ -210,6 +210,9 @@ fn rankings(results: &Results, workload: &Workload) -> Vec<String> {
             return None;
         }
         let ranked = ranked(results, workload, size, &QUANTITIES[0]);
+        if ranked.iter().all(|(_, estimate)| estimate.count < 2) {
+            return None;
+        }
         let (first, rest) = ranked.split_first()?;
         let mut text = first.0.clone();
         let mut before = first;

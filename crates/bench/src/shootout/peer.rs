@@ -39,8 +39,9 @@ pub(super) struct Places {
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) target: Target,
-    // Dropped in this order: a server may write until it has ended.
-    started: Started,
+    /// Killed when this is dropped: its data go with it, so nobody waits until they are in order.
+    started: Option<Started>,
+    // Dropped last: a server may write until it has ended.
     _folder: Folder,
 }
 
@@ -146,7 +147,7 @@ impl Recipe<'_> {
     /// [`Error::Server`] if it does not start; else if a file cannot be written, or there was an interrupt.
     pub(super) fn start(self, cpus: Option<&CpuList>, interrupt: &Interrupt) -> Result<Running> {
         let (started, target) = self.launch(cpus, interrupt)?;
-        Ok(Running { target, started, _folder: self.folder })
+        Ok(Running { target, started: Some(started), _folder: self.folder })
     }
 
     /// Starts the server in its folder, perhaps again. The folder stays.
@@ -183,7 +184,16 @@ impl Recipe<'_> {
 impl Running {
     /// Whether the server still runs.
     pub(super) fn is_alive(&mut self) -> bool {
-        self.started.is_alive()
+        self.started.as_mut().is_some_and(Started::is_alive)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(started) = self.started.take() {
+            // Fails only if the process has ended already.
+            let _ = started.crash();
+        }
     }
 }
 
