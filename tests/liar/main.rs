@@ -74,7 +74,12 @@ fn main() {
         other => panic!("there is no fault {other}"),
     };
     let broker_port = free_port();
-    let _broker = start(program, arguments, broker_port);
+    let mut broker = start(program, arguments, broker_port);
+    // A liar without a broker is of no use.
+    thread::spawn(move || {
+        let _ = broker.wait();
+        std::process::exit(1)
+    });
     let port: u16 = port.parse().expect("a port");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("the port is free");
     let shared = Arc::new(Shared { fault, messages: AtomicU64::new(0), began: Instant::now() });

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of connections at a time. For another one, the oldest is closed.
 const CONNECTIONS_MAX: usize = 256;
+/// Maximum number of connections that are accepted between two looks at those that are open.
+const ACCEPTS_MAX: usize = 64;
 /// Maximum length of a request, in bytes.
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 /// Maximum time of a request.
@@ -79,7 +81,10 @@ impl Answers {
         let mut open = Vec::new();
         let mut next = Some(first);
         while self.are_asked_for() {
-            while let Some(stream) = next.take().or_else(|| socket.accept().ok().map(|(stream, _)| stream)) {
+            // At most this many at a time: those that are open have their turn under a flood too.
+            for _ in 0..ACCEPTS_MAX {
+                let accepted = next.take().or_else(|| socket.accept().ok().map(|(stream, _)| stream));
+                let Some(stream) = accepted else { break };
                 if open.len() == CONNECTIONS_MAX {
                     drop(open.remove(0));
                 }
