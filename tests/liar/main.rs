@@ -17,7 +17,7 @@ use pondhawk_tests::free_port;
 /// One message in so many is mistreated.
 const INTERVAL: u64 = 1_000;
 
-/// Delay of a message.
+/// Delay of a message that is chosen for it.
 const DELAY: Duration = Duration::from_millis(100);
 
 /// Length and period of a stall, in milliseconds.
