@@ -33,7 +33,7 @@ const PUBACK: u8 = 0x40;
 /// The lie of a server.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
-    /// Nothing is mistreated.
+    /// All messages are forwarded as they come.
     Honest,
     Drop,
     Repeat,
