@@ -171,7 +171,7 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("quinn-udp", &["net"]),
     ("tungstenite", &["client", "bench"]),
     ("instant-acme", &["pondhawk"]),
-    ("toml", &["config"]),
+    ("toml", &["config", "bench"]),
     ("clap", &["pondhawk", "cli", "bench", "xtask"]),
     ("rand", &["bench", "sim"]),
 ];

@@ -11,6 +11,8 @@ fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let docs = fs::read_dir(root.join("docs")).expect("the pages are there");
     let mut pages: Vec<_> = docs.map(|entry| entry.expect("a page").path()).collect();
+    // A folder has figures and generated pages.
+    pages.retain(|page| page.extension().is_some_and(|extension| extension == "md"));
     pages.push(root.join("README.md"));
     pages.retain(|page| !page.ends_with("BENCHMARKS.md") && !page.ends_with("CONFORMANCE.md"));
     pages

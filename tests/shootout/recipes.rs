@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pondhawk_tests::{DEADLINE, Program, free_port, peers};
 use rumqttc::{Event, MqttOptions, Packet, QoS};
@@ -118,7 +118,7 @@ impl Running {
         let began = Instant::now();
         while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
             assert!(began.elapsed() < DEADLINE, "the broker does not start");
-            thread::sleep(Duration::from_millis(10));
+            thread::yield_now();
         }
         Self { port, _program: program, _folder: folder }
     }
