@@ -139,7 +139,11 @@ impl<S: Stream> Tls<S> {
         }
         if was_handshaking && !session.is_handshaking() && session.alpn_protocol() == Some(challenge::ALPN) {
             // The authority has seen the certificate, and nothing that it sends is for MQTT.
-            self.close_notify();
+            if let Ok(pumped) = &result {
+                // The session remembers an incomplete message behind the handshake, and expects its bytes again.
+                self.received = records[pumped.consumed..].to_vec();
+                self.close_notify();
+            }
             return Err(self.reject(Rejected::Challenge));
         }
         let Pumped { consumed, has_ended } = match result {

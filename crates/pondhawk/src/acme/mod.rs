@@ -41,6 +41,8 @@ use crate::certificates::now_unix_secs;
 
 /// Shortest time between two attempts. Reloads make the thread try again earlier than otherwise.
 const PAUSE: Duration = Duration::from_secs(5);
+/// Longest time after a certificate in which no other one is asked for.
+const RENEWED_MAX: Duration = Duration::from_secs(86_400);
 /// Longest time between two looks at the clock, which may be set, and which goes on while the machine sleeps.
 const LOOK: Duration = Duration::from_secs(300);
 /// Shortest and longest time between two questions about the time of the renewal.
@@ -222,6 +224,8 @@ struct Work<'a> {
     failures: u32,
     /// The earliest time of the next attempt.
     attempt: Instant,
+    /// Before this time the authority wants no other attempt.
+    not_before: Option<Instant>,
     /// The time of the last attempt.
     attempted: Option<Instant>,
 }
@@ -241,6 +245,7 @@ impl<'a> Work<'a> {
             ask_window: now,
             failures,
             attempt: now,
+            not_before: None,
             attempted,
         }
     }
@@ -252,6 +257,9 @@ impl<'a> Work<'a> {
             }
             let time = match Held::read(&wanted.file) {
                 Ok(held) => self.go_on(&wanted, held.as_ref()),
+                Err(_) if Instant::now() < self.attempt => {
+                    self.attempt.saturating_duration_since(Instant::now())
+                }
                 Err(error) => {
                     self.note_failure(
                         &wanted,
@@ -265,14 +273,20 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Takes over which certificate is wanted. An earlier failure is no reason to wait any more.
+    /// Takes over which certificate is wanted. An earlier failure is no reason to wait any more, unless the authority has asked
+    /// for it.
     fn begin_again(&mut self, wanted: &Arc<Wanted>, said: u64) {
-        if self.wanted.as_ref() != Some(wanted) {
-            (self.window, self.told) = (None, None);
+        let is_other = self.wanted.as_ref() != Some(wanted);
+        if is_other {
+            (self.window, self.told, self.failures) = (None, None, 0);
+            self.ask_window = Instant::now();
         }
-        (self.wanted, self.said, self.failures) = (Some(Arc::clone(wanted)), said, 0);
-        self.ask_window = Instant::now();
-        self.attempt = self.attempted.map_or_else(Instant::now, |last| last + PAUSE);
+        (self.wanted, self.said) = (Some(Arc::clone(wanted)), said);
+        if is_other || self.failures > 0 {
+            let soon = self.attempted.map_or_else(Instant::now, |last| last + PAUSE);
+            self.attempt =
+                self.not_before.filter(|_| !is_other).map_or(soon, |not_before| not_before.max(soon));
+        }
     }
 
     /// Asks for a certificate if it is time. Returns the time until the next step.
@@ -349,7 +363,11 @@ impl<'a> Work<'a> {
                 tracing::info!(until, %file, "the certificate of ACME was obtained, and is in use in a few seconds");
                 (self.failures, self.window, self.random) = (0, None, random());
                 self.ask_window = Instant::now();
-                self.attempt = Instant::now() + PAUSE;
+                let left_secs = issued.held.validity.until_unix_secs.saturating_sub(now_unix_secs());
+                // A certificate that is due when it arrives must not be asked for again and again.
+                let left = Duration::from_secs(u64::try_from(left_secs).unwrap_or_default());
+                self.attempt = Instant::now() + (left / 10).clamp(PAUSE, RENEWED_MAX);
+                self.not_before = None;
             }
             Err(_) if !shared.lock().wants(wanted) => {
                 tracing::info!("the order of a certificate is given up");
@@ -364,6 +382,7 @@ impl<'a> Work<'a> {
         self.shared.figures.failed_in_a_row.store(self.failures.into(), Relaxed);
         let pause = schedule::pause(self.failures, random()).max(failure.retry_after.unwrap_or_default());
         self.attempt = Instant::now() + pause;
+        self.not_before = failure.retry_after.map(|time| Instant::now() + time);
         let (authority, again_secs) = (&wanted.settings.directory_url, pause.as_secs());
         let why = &failure.why;
         match held {
