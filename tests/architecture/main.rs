@@ -103,10 +103,7 @@ fn tests_do_not_sleep() {
 #[test]
 fn every_dependency_has_its_reason_and_every_crate_the_workspace_lints() {
     let manifests = ["crates", "sim", "tests", "xtask"].map(|folder| files_in(&root().join(folder), "toml"));
-    // Programs around brokers of other authors are workspaces of their own.
-    let peers = root().join("tests/peers");
     let manifests = manifests.iter().flatten().filter(|path| path.ends_with("Cargo.toml"));
-    let manifests = manifests.filter(|path| !path.starts_with(&peers));
     let findings = manifests.flat_map(|path| {
         let name = path.strip_prefix(root()).expect("it lies in the workspace").display().to_string();
         manifests::findings(&name, &fs::read_to_string(path).expect("a manifest can be read"))

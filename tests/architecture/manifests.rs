@@ -14,6 +14,10 @@ pub(crate) fn findings(path: &str, manifest: &str) -> Vec<String> {
         }
         previous = line;
     }
+    if manifest.contains("\n[workspace]\n") {
+        // A workspace of its own has nothing to take from this one.
+        return findings;
+    }
     for needed in ["version", "edition", "rust-version", "license", "repository"] {
         if !manifest.contains(&format!("\n{needed}.workspace = true")) {
             findings.push(format!("{path}: {needed} comes from the workspace"));
@@ -52,4 +56,5 @@ fn a_dependency_without_a_reason_is_found() {
     assert_eq!(found("[target.'cfg(unix)'.dev-dependencies]\na = \"1\"").len(), 1);
     assert!(found("[[test]]\nname = \"a\"").is_empty());
     assert_eq!(findings("Cargo.toml", "[package]\n").len(), 6);
+    assert_eq!(findings("Cargo.toml", "[package]\n[workspace]\n[dependencies]\nforeign = \"1\"\n").len(), 1);
 }

@@ -56,14 +56,8 @@ fn words(name: &str) -> Vec<String> {
     words
 }
 
-/// A program that delays messages, because a test has to notice that.
-const DELAYS: &str = "tests/liar/";
-
 /// Every sleep in a test: it waits for an event instead.
 pub(crate) fn sleeps(source: &Source) -> Vec<String> {
-    if source.path.starts_with(DELAYS) {
-        return Vec::new();
-    }
     let names = source.names();
     let sleeps = names.iter().filter(|name| name.is_of_tests);
     sleeps
@@ -99,5 +93,4 @@ fn a_sleep_is_found_in_tests_only() {
     assert_eq!(found("crates/x/tests/a.rs"), 1);
     assert_eq!(found("tests/end_to_end/a.rs"), 1);
     assert_eq!(found("crates/bench/src/a.rs"), 0);
-    assert_eq!(found("tests/liar/main.rs"), 0);
 }

@@ -6,13 +6,14 @@
 use std::env;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pondhawk_tests::free_port;
+use pondhawk_tests::{Program, free_port};
 
 /// One message in so many is mistreated.
 const INTERVAL: u64 = 1_000;
@@ -74,12 +75,7 @@ fn main() {
         other => panic!("there is no fault {other}"),
     };
     let broker_port = free_port();
-    let mut broker = start(program, arguments, broker_port);
-    // A liar without a broker is of no use.
-    thread::spawn(move || {
-        let _ = broker.wait();
-        std::process::exit(1)
-    });
+    let _broker = start(program, arguments, broker_port);
     let port: u16 = port.parse().expect("a port");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("the port is free");
     let shared = Arc::new(Shared { fault, messages: AtomicU64::new(0), began: Instant::now() });
@@ -90,26 +86,27 @@ fn main() {
     }
 }
 
-/// Starts the broker, which ends with this process, and waits until it accepts connections.
-fn start(program: &str, arguments: &[String], port: u16) -> Child {
+/// Starts the broker, which ends with this process, and waits until it listens.
+fn start(program: &str, arguments: &[String], port: u16) -> Program {
     let arguments = arguments.iter().map(|argument| argument.replace("BROKER_PORT", &port.to_string()));
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "TERM", "--", program]).args(arguments);
-    let broker = command.spawn().expect("the broker starts");
-    while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
-        thread::sleep(Duration::from_millis(5));
-    }
+    let broker = Program::start(command);
+    broker.wait_for(&format!("listening on 127.0.0.1:{port}"));
     broker
 }
 
 fn serve(client: &TcpStream, broker: &TcpStream, shared: &Shared) {
     let _ = (client.set_nodelay(true), broker.set_nodelay(true));
+    let (stays, gone) = mpsc::channel();
     thread::scope(|scope| {
-        scope.spawn(|| {
+        scope.spawn(move || {
             let _ = accept(client, broker, shared);
             let _ = broker.shutdown(Shutdown::Write);
+            // Nobody waits for a client that has gone.
+            drop(stays);
         });
-        let _ = forward(broker, client, shared);
+        let _ = forward(broker, client, &gone, shared);
         let _ = client.shutdown(Shutdown::Both);
     });
 }
@@ -147,8 +144,13 @@ fn packet_id(packet: &[u8]) -> Option<[u8; 2]> {
     is_wanted.then_some(*id)
 }
 
-/// Forwards the packets of the broker, and mistreats some.
-fn forward(mut broker: &TcpStream, mut client: &TcpStream, shared: &Shared) -> io::Result<()> {
+/// Forwards the packets of the broker, and mistreats some. A delay ends when the client has gone.
+fn forward(
+    mut broker: &TcpStream,
+    mut client: &TcpStream,
+    gone: &Receiver<()>,
+    shared: &Shared,
+) -> io::Result<()> {
     let (mut received, mut held) = (Vec::new(), Vec::new());
     let mut swap_is_due = false;
     let mut buffer = vec![0; 64 << 10];
@@ -175,7 +177,7 @@ fn forward(mut broker: &TcpStream, mut client: &TcpStream, shared: &Shared) -> i
                 Fault::Repeat if is_chosen => out.extend([&packet[..], &packet].concat()),
                 Fault::Delay if is_chosen => {
                     client.write_all(&out)?;
-                    thread::sleep(DELAY);
+                    let _ = gone.recv_timeout(DELAY);
                     out = packet;
                 }
                 _ => {
@@ -189,7 +191,7 @@ fn forward(mut broker: &TcpStream, mut client: &TcpStream, shared: &Shared) -> i
         if shared.fault == Fault::Stall {
             let elapsed = shared.began.elapsed().as_millis() % STALL_PERIOD_MS;
             let left = STALL_MS.saturating_sub(elapsed);
-            thread::sleep(Duration::from_millis(u64::try_from(left).unwrap_or_default()));
+            let _ = gone.recv_timeout(Duration::from_millis(u64::try_from(left).unwrap_or_default()));
         }
         client.write_all(&out)?;
     }

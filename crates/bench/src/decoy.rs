@@ -12,7 +12,7 @@ use mio::{Events, Interest, Poll, Token};
 use slab::Slab;
 
 use crate::error::{Error, Result};
-use crate::relay::listen;
+use crate::relay::{LISTENER, watched_listener};
 
 /// Events taken from the kernel at a time.
 const EVENTS_PER_TURN: usize = 1024;
@@ -22,8 +22,6 @@ const READ_LEN: usize = 4096;
 
 /// CONNACK of MQTT 5.0 with the reason code 0x86, Bad User Name or Password (3.2.2.2).
 const REFUSAL: [u8; 5] = [0x20, 3, 0, 0x86, 0];
-
-const LISTENER: Token = Token(usize::MAX);
 
 /// A decoy that is ready to run.
 #[derive(Debug)]
@@ -40,10 +38,7 @@ impl Decoy {
     /// # Errors
     /// If the address is taken.
     pub(crate) fn bind(address: SocketAddr) -> Result<Self> {
-        let poll = Poll::new().map_err(Error::io("create a poller"))?;
-        let mut listener = listen(address).map_err(Error::io(format!("listen on {address}")))?;
-        let registered = poll.registry().register(&mut listener, LISTENER, Interest::READABLE);
-        registered.map_err(Error::io("watch the listener"))?;
+        let (poll, listener) = watched_listener(address)?;
         Ok(Self { poll, listener, silent: Slab::new() })
     }
 

@@ -33,7 +33,8 @@ const EVENTS_PER_TURN: usize = 1024;
 /// Longest packet that is forwarded where packets must stay whole, bytes.
 const PACKET_LEN_MAX: usize = 2 * 1024 * 1024;
 
-const LISTENER: Token = Token(usize::MAX);
+/// The token of a listener; connections count from 0.
+pub(crate) const LISTENER: Token = Token(usize::MAX);
 
 /// A relay that is ready to run.
 #[derive(Debug)]
@@ -74,10 +75,7 @@ impl Relay {
     /// # Errors
     /// If the address is taken.
     pub(crate) fn bind(address: SocketAddr) -> Result<Self> {
-        let poll = Poll::new().map_err(Error::io("create a poller"))?;
-        let mut listener = listen(address).map_err(Error::io(format!("listen on {address}")))?;
-        let registered = poll.registry().register(&mut listener, LISTENER, Interest::READABLE);
-        registered.map_err(Error::io("watch the listener"))?;
+        let (poll, listener) = watched_listener(address)?;
         let buffer = vec![0; READ_LEN + PACKET_LEN_MAX];
         Ok(Self { poll, listener, peers: Slab::new(), buffer, resumed: Vec::new() })
     }
@@ -318,11 +316,19 @@ fn unsuback(unsubscribe: &Unsubscribe<'_>, version: Version) -> Vec<u8> {
     )
 }
 
-/// A listener whose connections neither block nor wait for more bytes to send.
+/// A listener, and a poller that reports its connections as [`LISTENER`].
 ///
 /// # Errors
 /// If the address is taken.
-pub(crate) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+pub(crate) fn watched_listener(address: SocketAddr) -> Result<(Poll, TcpListener)> {
+    let poll = Poll::new().map_err(Error::io("create a poller"))?;
+    let mut listener = listen(address).map_err(Error::io(format!("listen on {address}")))?;
+    let registered = poll.registry().register(&mut listener, LISTENER, Interest::READABLE);
+    registered.map_err(Error::io("watch the listener"))?;
+    Ok((poll, listener))
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;

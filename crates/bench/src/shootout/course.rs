@@ -192,7 +192,11 @@ fn run_once(
         let is_late = Instant::now() > deadline;
         if is_late { Err(Error::Server(format!("had not done after {patience:?}"))) } else { Ok(()) }
     };
-    let run = |amount| workload.run(size, amount, &setting.generator, server.target, check);
+    let run = |amount| {
+        // A short run is over before it is looked at.
+        check()?;
+        workload.run(size, amount, &setting.generator, server.target, check)
+    };
     let mut warm_up = WarmUp::default();
     let (measured, words) = if workload.is_scalable() {
         let rate = warm_up.run(setting.warm_up_seconds, run)?;

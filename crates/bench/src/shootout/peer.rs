@@ -91,12 +91,8 @@ impl Peer {
         let program = self.places.fill_in(&self.entry.program);
         let is_there =
             if program.contains('/') { Path::new(&program).exists() } else { is_on_path(&program) };
-        let how = if self.entry.program.starts_with("{peers}") || self.name() == "rabbitmq" {
-            format!("cargo xtask shootout --install {}", self.name())
-        } else {
-            "install it by its own instructions".to_owned()
-        };
-        (!is_there).then(|| format!("not installed: there is no {program}; {how}"))
+        let how = "`cargo xtask shootout --install` installs what package registries have";
+        (!is_there).then(|| format!("not installed: there is no {program} ({how})"))
     }
 
     /// The version that the server reports.

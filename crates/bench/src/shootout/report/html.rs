@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::super::findings::{Findings, QUANTITIES};
 use super::super::results::{Claim, Results, Workload};
-use super::{cell_text, charts, has, legend, machine};
+use super::{cell_text, charts, has, legend, machine, sentence};
 use crate::error::Result;
 use crate::figure;
 
@@ -148,7 +148,7 @@ impl Page {
             self.raw(&format!("<details><summary>Settings of {}</summary>\n", escaped(&claim.server)));
             self.element("pre", &claim.command);
             self.raw("<ul>\n");
-            claim.settings.iter().for_each(|setting| self.element("li", setting));
+            claim.settings.iter().for_each(|setting| self.element("li", &sentence(setting)));
             self.raw("</ul></details>\n");
         }
     }
@@ -169,7 +169,11 @@ impl Page {
                 self.raw("</details>\n");
             }
             self.raw("<ul>\n");
-            server.fairness.iter().chain(&server.notes).for_each(|sentence| self.element("li", sentence));
+            server
+                .fairness
+                .iter()
+                .chain(&server.notes)
+                .for_each(|setting| self.element("li", &sentence(setting)));
             self.raw("</ul>\n");
         }
     }

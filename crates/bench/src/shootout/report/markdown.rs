@@ -2,7 +2,7 @@
 
 use super::super::findings::{Findings, QUANTITIES};
 use super::super::results::{Claim, Results, Workload};
-use super::{cell_text, has, legend, machine};
+use super::{cell_text, has, legend, machine, sentence};
 use crate::figure;
 use crate::table::{Section, Table};
 
@@ -99,7 +99,8 @@ fn claims(claims: &[Claim]) -> Table {
 
 /// The claim of a server, its command, and its settings.
 fn note(claim: &Claim) -> String {
-    let settings: String = claim.settings.iter().map(|setting| format!("\n  - {setting}")).collect();
+    let settings: String =
+        claim.settings.iter().map(|setting| format!("\n  - {}", sentence(setting))).collect();
     format!(
         "- {}: {}\n  - `{}`{settings}",
         claim.server,
@@ -122,8 +123,8 @@ fn servers(text: &mut String, results: &Results) {
         for (name, content) in &server.files {
             text.push_str(&format!("\n{name}:\n\n```\n{}\n```\n", content.trim_end()));
         }
-        for sentence in server.fairness.iter().chain(&server.notes) {
-            text.push_str(&format!("\n- {sentence}"));
+        for setting in server.fairness.iter().chain(&server.notes) {
+            text.push_str(&format!("\n- {}", sentence(setting)));
         }
         text.push('\n');
     }

@@ -29,6 +29,12 @@ fn cell_text(workload: &Workload, cell: &Cell, quantity: &Quantity) -> String {
     format!("{}{spread}{bound}{faults}", (quantity.text)(estimate.mean))
 }
 
+/// A setting or a note of a server as a sentence.
+fn sentence(text: &str) -> String {
+    let text = text.trim();
+    if text.ends_with('.') { text.to_owned() } else { format!("{text}.") }
+}
+
 /// Whether any cell of a workload has a quantity.
 fn has(workload: &Workload, quantity: &Quantity) -> bool {
     workload.cells.iter().any(|cell| cell.estimate(quantity.measure).is_some())
