@@ -226,11 +226,14 @@ keys! {
         /// the address that it sends from. A proven address has at most an eighth of them at a time; 64 bits of IPv6 count as one
         /// address. Above these limits, connections are refused, and counted under `$SYS/broker/refused/quic_handshakes`.
         quic_handshakes: u32 { kind: Count<u32>, default: 1000, bounds: 1..=1 << 16, applies: Restart }
-        /// The most that a QUIC connection holds in each direction: received and not read yet, and sent and not acknowledged yet.
-        /// In the time of one round trip, a connection transfers at most this much.
+        /// The most that a QUIC client may send on a stream before it is read, and the most that is sent to a client on all streams
+        /// before it is acknowledged. In the time of one round trip, a stream transfers at most this much.
         quic_buffer_bytes: u32 {
             kind: Size<u32>, default: 256 * KIB, bounds: 16 * KIB..=16 * MIB, applies: Restart
         }
+        /// Streams that a QUIC client may have open at a time. The first one begins and ends the session. A packet on a further
+        /// stream is kept until all of it has arrived, up to 16 KiB for each stream.
+        quic_streams: u32 { kind: Count<u32>, default: 8, bounds: 1..=64, applies: Restart }
         /// The network interface of this listener, such as `eth0`, on Linux. Connections over another interface do not reach it,
         /// also if they are for the same address. Connections from this machine come over `lo`.
         interface: Option<String> { kind: Absent<Interface>, default: None, applies: Restart }

@@ -184,6 +184,7 @@ fn of_flags(
             proxy_from: Vec::new(),
             quic_handshakes: 1000,
             quic_buffer_bytes: 256 * 1024,
+            quic_streams: 8,
             interface: None,
             ipv6_only: true,
             unix_mode: 0o660,

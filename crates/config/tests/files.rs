@@ -244,10 +244,14 @@ fn a_quic_listener_has_a_certificate_and_nothing_of_tcp() {
         ["quic://127.0.0.1:14567 has no certificate, and QUIC is always encrypted"]
     );
     let server = "tls_certificate = \"a\"\ntls_key = \"b\"\n";
-    let config = parse(&listener(&format!("{server}quic_handshakes = 5\nquic_buffer_bytes = \"32 KiB\"\n")));
+    let config = parse(&listener(&format!(
+        "{server}quic_handshakes = 5\nquic_buffer_bytes = \"32 KiB\"\nquic_streams = 3\n"
+    )));
     let config = config.unwrap();
     assert!(config.listeners[0].address.is_quic());
-    assert_eq!((config.listeners[0].quic_handshakes, config.listeners[0].quic_buffer_bytes), (5, 32 * 1024));
+    let listener_read = &config.listeners[0];
+    let limits = (listener_read.quic_handshakes, listener_read.quic_buffer_bytes, listener_read.quic_streams);
+    assert_eq!(limits, (5, 32 * 1024, 3));
     // The same port of TCP is another one.
     let both = format!("[[listener]]\naddress = \"127.0.0.1:14567\"\n{}", listener(server));
     assert_eq!(parse(&both).unwrap().listeners.len(), 2);

@@ -96,6 +96,7 @@ fn bind(listener: &Listener, passed: &mut Passed) -> io::Result<Acceptor> {
             let limits = QuicLimits {
                 handshakes_max: size(listener.quic_handshakes),
                 buffer_bytes: listener.quic_buffer_bytes,
+                streams_max: listener.quic_streams,
             };
             net::listen_quic(address, options, limits).map(Acceptor::Quic)
         }

@@ -35,6 +35,9 @@ func main() {
 		step("a session hears what was said while it was away", aSessionHearsWhatWasSaidWhileItWasAway)
 		step("lost connections lose and repeat nothing", lostConnectionsLoseAndRepeatNothing)
 	}
+	if isQUIC() {
+		step("streams of one connection share a session", streamsOfOneConnectionShareASession)
+	}
 	fmt.Println("all said")
 }
 

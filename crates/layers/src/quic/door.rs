@@ -46,7 +46,7 @@ pub enum Arrival {
 pub struct Begun {
     pub(super) connection: Connection,
     pub(super) handshake: Handshake,
-    pub(super) buffer_bytes: u32,
+    pub(super) limits: QuicLimits,
 }
 
 /// A connection counts as one more handshake until this is dropped.
@@ -192,7 +192,7 @@ impl Door {
         Some(match self.endpoint.accept(incoming, now, buffer, server) {
             Ok((handle, connection)) => {
                 let handshake = Handshake::count(&self.handshakes, of_host);
-                Ok((handle, Begun { connection, handshake, buffer_bytes: self.limits.buffer_bytes }))
+                Ok((handle, Begun { connection, handshake, limits: self.limits }))
             }
             Err(error) => Err(error.response),
         })

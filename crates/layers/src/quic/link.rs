@@ -1,4 +1,4 @@
-//! One connection of QUIC, and the stream in it that carries MQTT.
+//! One connection of QUIC, and the stream of packets that its streams are for the shard.
 
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -9,22 +9,24 @@ use std::time::{Duration, Instant};
 use base::ConnectionId;
 use bytes::Bytes;
 use quinn_proto::{
-    Connection, ConnectionError, ConnectionEvent, Dir, Event, ReadError, StreamEvent, StreamId,
-    TransportError, TransportErrorCode, VarInt, WriteError,
+    Connection, ConnectionError, ConnectionEvent, Dir, Event, StreamEvent, TransportError,
+    TransportErrorCode, VarInt, WriteError,
 };
 use rustls::pki_types::{CertificateDer, UnixTime};
 use turn::{CertificateName, Readiness, Received, Stream};
 
 use super::door::{Begun, Handshake};
+use super::streams::{End, Streams};
 use crate::{Rejected, tls};
 
 /// Maximum bytes of a piece that the connection keeps until its peer acknowledges all of it.
-const PIECE_BYTES: usize = 8 * 1024;
+pub(super) const PIECE_BYTES: usize = 8 * 1024;
 /// Minimum bytes of a datagram with a STREAM frame that are no data: the headers of packet and frame, and the tag.
 const OVERHEAD_BYTES: usize = 32;
 /// Maximum time of a handshake. Its first answer can be lost twice.
 const HANDSHAKE: Duration = Duration::from_secs(4);
-/// Frames of STREAM and CRYPTO that a datagram may have without further notice. A client needs one or two.
+/// Frames of STREAM and CRYPTO that a datagram may have without further notice, beside one of each stream beyond the first. A
+/// client needs one or two.
 const FREE_FRAMES: u64 = 4;
 /// Bytes read that permit one frame more.
 const BYTES_PER_FRAME: u64 = 32;
@@ -38,7 +40,7 @@ const BAD_CERTIFICATE: VarInt = VarInt::from_u32(0x8C);
 /// Readable and writable, and at its end.
 const OVER: Readiness = Readiness { readable: true, writable: true, ending: true };
 
-/// The stream of bytes in a connection that carries MQTT.
+/// The streams of a connection, as one stream of control packets.
 ///
 /// Dropping the stream closes the connection.
 pub struct QuicStream(Arc<Mutex<Link>>);
@@ -46,12 +48,12 @@ pub struct QuicStream(Arc<Mutex<Link>>);
 /// Places of [`Links`](super::Links) with connections that have something to do.
 pub(super) type Touched = Mutex<Vec<u32>>;
 
-/// A connection with its stream.
+/// A connection with its streams.
 pub(super) struct Link {
     pub(super) connection: Connection,
     /// Dropped when the handshake is complete. The moment is its deadline.
     handshake: Option<(Handshake, Instant)>,
-    stream: Option<StreamId>,
+    streams: Streams,
     /// The reason why the connection has ended.
     lost: Option<ConnectionError>,
     /// The reason why it was refused behind the handshake.
@@ -65,22 +67,25 @@ pub(super) struct Link {
     place: u32,
     is_touched: bool,
     touched: Arc<Touched>,
-    /// Bytes that the peer may have sent and nobody has read. An estimate, at most `buffer_bytes`, see [`Link::receive`].
-    pub(super) unread_bytes: usize,
-    buffer_bytes: usize,
+    /// Bytes that the peer may have sent and nobody has read. An estimate, at most `window`, see [`Link::receive`].
+    unread_bytes: usize,
+    /// Bytes that the peer may send on one stream before they are read.
+    stream_window: u32,
+    /// The same for all streams.
+    window: u32,
     frames: Frames,
     /// Bytes that all connections of the shard keep until they are acknowledged.
     sending: Arc<AtomicUsize>,
 }
 
 /// A piece that was written. It counts until it is acknowledged.
-struct Sending {
+pub(super) struct Sending {
     bytes: Vec<u8>,
     all: Arc<AtomicUsize>,
 }
 
 impl Sending {
-    fn counted(bytes: &[u8], all: &Arc<AtomicUsize>) -> Bytes {
+    pub(super) fn counted(bytes: &[u8], all: &Arc<AtomicUsize>) -> Bytes {
         all.fetch_add(bytes.len(), Ordering::Relaxed);
         Bytes::from_owner(Self { bytes: bytes.to_vec(), all: Arc::clone(all) })
     }
@@ -99,15 +104,21 @@ impl Drop for Sending {
 }
 
 /// Frames beyond those that datagrams and bytes read permit.
-#[derive(Default)]
 struct Frames {
+    /// The frames of a datagram that do not count.
+    free: u64,
     excess: u64,
 }
 
 impl Frames {
+    /// The frames of a connection with at most this many streams.
+    fn new(streams_max: u32) -> Self {
+        Self { free: FREE_FRAMES + u64::from(streams_max.saturating_sub(1)), excess: 0 }
+    }
+
     /// Counts the frames of a datagram. Says whether the connection has too many.
     fn are_too_many(&mut self, of_datagram: u64) -> bool {
-        self.excess = (self.excess + of_datagram).saturating_sub(FREE_FRAMES);
+        self.excess = (self.excess + of_datagram).saturating_sub(self.free);
         self.excess > EXCESS_FRAMES_MAX
     }
 
@@ -128,11 +139,11 @@ impl Link {
         touched: Arc<Touched>,
         sending: Arc<AtomicUsize>,
     ) -> Self {
-        let Begun { connection, handshake, buffer_bytes } = begun;
+        let Begun { connection, handshake, limits } = begun;
         Self {
             connection,
             handshake: Some((handshake, now + HANDSHAKE)),
-            stream: None,
+            streams: Streams::default(),
             lost: None,
             refused: None,
             watcher: None,
@@ -142,8 +153,9 @@ impl Link {
             is_touched: false,
             touched,
             unread_bytes: 0,
-            buffer_bytes: usize::try_from(buffer_bytes).unwrap_or(usize::MAX),
-            frames: Frames::default(),
+            stream_window: limits.buffer_bytes,
+            window: limits.buffer_bytes,
+            frames: Frames::new(limits.streams_max),
             sending,
         }
     }
@@ -202,7 +214,7 @@ impl Link {
         let after = self.connection.stats().frame_rx;
         if after.stream > before.stream {
             let data = bytes.saturating_sub(OVERHEAD_BYTES);
-            self.unread_bytes = (self.unread_bytes + data).min(self.buffer_bytes);
+            self.unread_bytes = (self.unread_bytes + data).min(self.window as usize);
         }
         self.touch();
         let frames = (after.stream - before.stream) + (after.crypto - before.crypto);
@@ -227,6 +239,8 @@ impl Link {
                 Event::Stream(StreamEvent::Opened { dir: Dir::Bi }) => readiness.readable = true,
                 Event::Stream(StreamEvent::Readable { .. }) => readiness.readable = true,
                 Event::Stream(StreamEvent::Writable { .. } | StreamEvent::Stopped { .. }) => {
+                    self.streams.flush(&mut self.connection, &self.sending);
+                    self.touch();
                     readiness.writable = true;
                 }
                 Event::ConnectionLost { reason } => {
@@ -276,36 +290,30 @@ impl Link {
         if let Some(error) = &self.refused {
             return Err(Rejected::Tls(error.clone()).into());
         }
-        self.stream = self.stream.or_else(|| self.connection.streams().accept(Dir::Bi));
-        let Some(stream) = self.stream else { return self.end() };
-        let mut stream = self.connection.recv_stream(stream);
-        // The end was read before.
-        let Ok(mut chunks) = stream.read(true) else { return Ok(END) };
-        let mut count = 0;
-        let end = loop {
-            match chunks.next(buffer.len() - count) {
-                Ok(Some(chunk)) => {
-                    let after = count + chunk.bytes.len();
-                    buffer[count..after].copy_from_slice(&chunk.bytes);
-                    count = after;
-                    if count == buffer.len() {
-                        break None;
-                    }
-                }
-                end => break Some(end),
-            }
-        };
-        let gives_credit = chunks.finalize().should_transmit();
-        let is_blocked = matches!(end, Some(Err(ReadError::Blocked)));
-        self.count_read(count, is_blocked);
-        if gives_credit {
+        let read = self.streams.read(&mut self.connection, buffer);
+        self.widen();
+        self.count_read(read.bytes, read.is_blocked);
+        if read.gives_credit {
             self.touch();
         }
-        match end {
-            _ if count > 0 => Ok(Received { bytes: count, is_drained: is_blocked && self.lost.is_none() }),
-            Some(Err(ReadError::Reset(_))) => Err(io::ErrorKind::ConnectionReset.into()),
-            Some(Err(ReadError::Blocked)) => self.end(),
-            _ => Ok(END),
+        let is_drained = read.is_blocked && read.end.is_none() && self.lost.is_none();
+        match read.end {
+            _ if read.bytes > 0 => Ok(Received { bytes: read.bytes, is_drained }),
+            None => self.end(),
+            Some(End::Finished) => Ok(END),
+            Some(End::Reset) => Err(io::ErrorKind::ConnectionReset.into()),
+            Some(End::Cut) => Err(Rejected::Quic("a stream has ended inside a packet".to_owned()).into()),
+        }
+    }
+
+    /// Gives the streams that the client has opened a window each.
+    fn widen(&mut self) {
+        let count = u32::try_from(self.streams.count_max()).unwrap_or(u32::MAX);
+        let window = self.stream_window.saturating_mul(count);
+        if window > self.window {
+            self.window = window;
+            self.connection.set_receive_window(window.into());
+            self.touch();
         }
     }
 
@@ -320,35 +328,25 @@ impl Link {
     }
 
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        let Some(stream) = self.stream.filter(|_| !self.connection.is_closed()) else {
+        if !self.streams.is_open() || self.connection.is_closed() {
             return Err(io::ErrorKind::NotConnected.into());
-        };
-        let mut written = 0;
-        let mut stream = self.connection.send_stream(stream);
-        for piece in pieces.iter().flat_map(|piece| piece.chunks(PIECE_BYTES)) {
-            let mut chunk = [Sending::counted(piece, &self.sending)];
-            match stream.write_chunks(&mut chunk) {
-                Ok(taken) => written += taken.bytes,
-                Err(_) if written > 0 => break,
-                Err(WriteError::Blocked) => return Err(io::ErrorKind::WouldBlock.into()),
-                Err(WriteError::Stopped(_) | WriteError::ClosedStream) => {
-                    return Err(io::ErrorKind::BrokenPipe.into());
-                }
-            }
-            if !chunk[0].is_empty() {
-                break;
-            }
         }
+        let written = self.streams.write(&mut self.connection, pieces, &self.sending);
         self.touch();
-        Ok(written)
+        written.map_err(|error| match error {
+            WriteError::Blocked => io::ErrorKind::WouldBlock.into(),
+            WriteError::Stopped(_) | WriteError::ClosedStream => io::ErrorKind::BrokenPipe.into(),
+        })
+    }
+
+    /// Bytes that were received and that the shard has not read.
+    pub(super) fn received_bytes(&self) -> usize {
+        self.unread_bytes + self.streams.held_bytes()
     }
 
     fn shut_down_write(&mut self) {
-        if let Some(stream) = self.stream {
-            // The peer may have stopped the stream.
-            drop(self.connection.send_stream(stream).finish());
-            self.touch();
-        }
+        self.streams.finish(&mut self.connection);
+        self.touch();
     }
 }
 
@@ -428,7 +426,7 @@ mod tests {
 
     #[test]
     fn frames_are_too_many_without_data_only() {
-        let mut frames = Frames::default();
+        let mut frames = Frames::new(1);
         assert!((0..1_000_000).all(|_| !frames.are_too_many(FREE_FRAMES)));
         // A datagram of 1,200 bytes in frames of about 60 bytes each, whose bytes are read.
         let flows = (0..1_000_000).all(|_| {
@@ -436,7 +434,7 @@ mod tests {
             !frames.are_too_many(19)
         });
         assert!(flows);
-        let mut frames = Frames::default();
+        let mut frames = Frames::new(1);
         let datagrams = (0..).take_while(|_| !frames.are_too_many(190)).count();
         assert_eq!(datagrams, 22, "190 frames of one byte in each");
     }

@@ -186,8 +186,9 @@ impl Links {
             outside.tell_door(place.name, event);
         }
         wake(&mut link, now, outside);
-        self.unread_bytes = self.unread_bytes - place.unread_bytes + link.unread_bytes;
-        place.unread_bytes = link.unread_bytes;
+        let unread_bytes = link.received_bytes();
+        self.unread_bytes = self.unread_bytes - place.unread_bytes + unread_bytes;
+        place.unread_bytes = unread_bytes;
         let is_closing = link.is_abandoned && link.connection.is_closed();
         self.closing += usize::from(is_closing && !place.is_closing);
         place.is_closing |= is_closing;

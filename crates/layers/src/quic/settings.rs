@@ -26,13 +26,15 @@ pub struct QuicLimits {
     /// Maximum number of connections at a time whose handshake is not complete. From a quarter of them on, a client has to
     /// prove its address first (Retry).
     pub handshakes_max: usize,
-    /// Maximum bytes that a connection holds in each direction: received and not read, and sent and not acknowledged.
+    /// Maximum bytes that were received and not read, of each stream, and that were sent and not acknowledged, of all streams.
     pub buffer_bytes: u32,
+    /// Maximum number of streams that a client has open at a time, at least 1. All of them carry packets of one session.
+    pub streams_max: u32,
 }
 
 impl Default for QuicLimits {
     fn default() -> Self {
-        Self { handshakes_max: 1_000, buffer_bytes: 256 * 1024 }
+        Self { handshakes_max: 1_000, buffer_bytes: 256 * 1024, streams_max: 8 }
     }
 }
 
@@ -41,7 +43,7 @@ impl QuicLimits {
         let window = VarInt::from_u32(self.buffer_bytes);
         let mut transport = TransportConfig::default();
         transport
-            .max_concurrent_bidi_streams(VarInt::from_u32(1))
+            .max_concurrent_bidi_streams(VarInt::from_u32(self.streams_max))
             .max_concurrent_uni_streams(VarInt::from_u32(0))
             .datagram_receive_buffer_size(None)
             .stream_receive_window(window)

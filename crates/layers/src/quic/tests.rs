@@ -23,6 +23,8 @@ use super::settings::{self, QuicLimits};
 use super::{QuicStream, door::Begun};
 use crate::tls::{Current, Identity, Settings};
 
+mod streams;
+
 const LISTENER: u16 = 3;
 const ID: ConnectionId = ConnectionId { slot: 7, generation: 1 };
 
@@ -423,16 +425,18 @@ fn a_client_that_does_not_speak_mqtt_is_refused() {
     }
 }
 
-/// Early data, streams beyond the first, and unidirectional streams.
+/// Early data, streams beyond the limit, and unidirectional streams.
 #[test]
-fn a_client_opens_one_stream() {
-    let mut bench = Bench::new(QuicLimits::default());
-    let mut caller = bench.call();
-    assert!(!caller.connection.has_0rtt());
-    bench.settle(&mut caller);
-    assert!(caller.connection.streams().open(Dir::Bi).is_some());
-    assert!(caller.connection.streams().open(Dir::Bi).is_none());
-    assert!(caller.connection.streams().open(Dir::Uni).is_none());
+fn a_client_opens_streams_up_to_the_limit() {
+    for streams_max in [1, 8] {
+        let mut bench = Bench::new(QuicLimits { streams_max, ..QuicLimits::default() });
+        let mut caller = bench.call();
+        assert!(!caller.connection.has_0rtt());
+        bench.settle(&mut caller);
+        assert!((0..streams_max).all(|_| caller.connection.streams().open(Dir::Bi).is_some()));
+        assert!(caller.connection.streams().open(Dir::Bi).is_none());
+        assert!(caller.connection.streams().open(Dir::Uni).is_none());
+    }
 }
 
 /// From a quarter of the handshakes on.
