@@ -10,10 +10,11 @@ use topic::{TopicFilter, TopicName};
 use wire::Qos;
 
 use crate::claims::{self, Asked, Standing};
+use crate::schemes::Schemes;
 use crate::{
     Action, Check, Client, Credential, Decision, DynamicSecurity, FilterAction, Limits, LoginNames,
     Mechanism, PasswordCheck, PasswordHash, Permissions, Permit, ProcessCheck, Question, QueueLimits, Reason,
-    Roles, Scheme, ServiceCheck, TokenCheck, Tokens, UserSource, Users,
+    Roles, Secret, ServiceCheck, TokenCheck, Tokens, UserSource, Users,
 };
 
 /// Identities and rules at one time.
@@ -23,6 +24,9 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub struct Access {
     users: Option<Arc<Users>>,
+    /// The schemes of all passwords here.
+    schemes: Arc<Schemes>,
+    secret: Secret,
     permissions: Option<Arc<Permissions>>,
     /// Our own rules, which take the place of permissions.
     roles: Option<Arc<Roles>>,
@@ -101,8 +105,15 @@ impl Access {
     /// Identities and rules; `None` stands for no users and for no rules.
     #[must_use]
     pub fn new(users: Option<Users>, permissions: Option<Permissions>) -> Self {
+        let schemes = Arc::new(users.as_ref().map(|users| users.schemes().clone()).unwrap_or_default());
         let (users, permissions) = (users.map(Arc::new), permissions.map(Arc::new));
-        Self { users, permissions, ..Self::default() }
+        Self { users, permissions, schemes, ..Self::default() }
+    }
+
+    /// The same with a secret for salts of names that are no users. Without one, everybody can tell such names from users.
+    #[must_use]
+    pub fn with_secret(self, secret: Secret) -> Self {
+        Self { secret, ..self }
     }
 
     /// The same with tokens in the place of passwords.
@@ -132,7 +143,9 @@ impl Access {
     /// The same with dynamic security, which decides first about everybody whom it knows.
     #[must_use]
     pub fn with_dynamic_security(&self, dynamic: Arc<DynamicSecurity>) -> Self {
-        Self { dynamic: Some(dynamic), ..self.clone() }
+        let mut schemes = self.users.as_ref().map(|users| users.schemes().clone()).unwrap_or_default();
+        dynamic.hashes().for_each(|hash| schemes.add(hash));
+        Self { dynamic: Some(dynamic), schemes: Arc::new(schemes), ..self.clone() }
     }
 
     /// Dynamic security, if there is any.
@@ -199,7 +212,7 @@ impl Access {
                     );
                 }
                 let proof = self.password(name, login.client_id).map(Arc::clone);
-                let check = PasswordCheck::new(name, proof.as_ref(), self.costliest(), password);
+                let check = PasswordCheck::new(name, proof.as_ref(), &self.schemes, password);
                 Admission::Verify(Identity { name: name.into(), proof }, check.into())
             }
             _ if !login.may_be_anonymous => Admission::Refused(Refusal::Anonymous),
@@ -219,16 +232,17 @@ impl Access {
     #[must_use]
     pub fn scram(&self, mechanism: Mechanism, name: &str, client_id: &str) -> Option<(Identity, Credential)> {
         let _ = self.users()?;
+        let told = self.hash(name).and_then(|hash| Credential::of(mechanism, hash));
         let proof = self.password(name, client_id).map(Arc::clone);
-        let decoy = match (&self.users, &self.dynamic) {
-            (Some(users), _) if !users.is_empty() => users.decoy(mechanism, name),
-            (_, Some(dynamic)) => {
-                let secret = dynamic.first_password().map(|hash| hash.parts().1);
-                (Some(Scheme::MOSQUITTO), secret.unwrap_or_default())
+        let credential = match told {
+            Some(credential) if proof.is_some() => credential,
+            // The client identifier is another user's. The answer does not tell that.
+            Some(credential) => credential.without_password(),
+            None => {
+                let like = self.schemes.decoy(mechanism, name, &self.secret);
+                Credential::decoy(mechanism, name, like, &self.secret)
             }
-            _ => (None, &[][..]),
         };
-        let credential = crate::scram::credential(mechanism, name, proof.as_ref(), decoy);
         Some((Identity { name: name.into(), proof }, credential))
     }
 
@@ -275,11 +289,11 @@ impl Access {
         }
     }
 
-    /// The scheme whose check takes longest.
-    fn costliest(&self) -> Scheme {
-        match &self.users {
-            Some(users) if !users.is_empty() || self.dynamic.is_none() => users.costliest(),
-            _ => Scheme::MOSQUITTO,
+    /// The hash of the password of a user who may connect, under whatever client identifier.
+    fn hash(&self, name: &str) -> Option<&Arc<PasswordHash>> {
+        match self.dynamic.as_ref().filter(|dynamic| dynamic.knows(name)) {
+            Some(dynamic) => dynamic.hash(name),
+            None => self.users.as_ref()?.find(name),
         }
     }
 

@@ -38,11 +38,18 @@ impl Origin {
     }
 }
 
+/// The first 96 bits of `64:ff9b::/96`.
+const NAT64: u128 = 0x0064_ff9b_0000_0000_0000_0000;
+
 impl From<IpAddr> for Origin {
     fn from(address: IpAddr) -> Self {
         match address.to_canonical() {
             // No address of IPv6 that is in use begins like this.
             IpAddr::V4(address) => Self(u64::from(address.to_bits())),
+            // A translator (NAT64, RFC 6052) gives each address of IPv4 one of IPv6 with this prefix of 96 bits.
+            IpAddr::V6(address) if address.to_bits() >> 32 == NAT64 => {
+                Self(u64::try_from(address.to_bits() & u128::from(u32::MAX)).expect("32 bits"))
+            }
             IpAddr::V6(address) => Self(u64::try_from(address.to_bits() >> 64).expect("64 bits")),
         }
     }
@@ -192,6 +199,14 @@ mod tests {
 
     fn origin(address: &str) -> Origin {
         address.parse::<IpAddr>().expect("an address").into()
+    }
+
+    #[test]
+    fn a_customer_of_ipv6_is_one_origin_and_each_address_behind_a_translator_is_another() {
+        assert_eq!(origin("2001:db8::1"), origin("2001:db8::2"));
+        assert_ne!(origin("2001:db8::1"), origin("2001:db8:0:1::1"));
+        assert_ne!(origin("64:ff9b::192.0.2.1"), origin("64:ff9b::192.0.2.2"));
+        assert_eq!(origin("64:ff9b::192.0.2.1"), origin("192.0.2.1"));
     }
 
     #[test]

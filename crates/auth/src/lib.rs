@@ -37,6 +37,7 @@ mod permissions;
 mod process;
 mod remembered;
 mod roles;
+mod schemes;
 mod scram;
 mod service;
 mod token;
@@ -51,8 +52,8 @@ pub use bearer::{Bearer, Voucher};
 pub use check::{Check, Checked, Unchecked};
 pub use client::Client;
 pub use dynamic::{
-    ANSWER_BYTES_MAX, AclKind, Controlled, DynamicError, DynamicSecurity, NewPassword, RESPONSE_TOPIC,
-    TOPIC as CONTROL_TOPIC,
+    ANSWER_BYTES_MAX, AclKind, COMMANDS_MAX, Controlled, DynamicError, DynamicSecurity, NewPassword,
+    RESPONSE_TOPIC, TOPIC as CONTROL_TOPIC,
 };
 pub use file::{NameError, PasswordFile};
 pub use guard::{Guard, Realms};
@@ -65,7 +66,9 @@ pub use roles::{
     Deciding, Held, Holder, IdPattern, Limits, NoTopicPrefix, Permit, PrefixError, QueueLimits, Reach,
     RoleId, Roles, RolesBuilder, RolesError, RuleKind, TopicPrefix,
 };
-pub use scram::{Channel, Credential, Exchange, Mechanism, SCRAM_BYTES_MAX, ScramCheck, ScramProblem};
+pub use scram::{
+    Channel, Credential, Exchange, Mechanism, SCRAM_BYTES_MAX, ScramCheck, ScramProblem, Secret,
+};
 pub use service::{Question, ServiceCheck, SourceSettings, UserService, UserSource, Verdict};
 pub use token::{
     Algorithm, KeysError, TOKEN_BYTES_MAX, TokenCheck, TokenKeys, TokenProblem, TokenRules, Tokens,

@@ -212,6 +212,11 @@ impl PasswordHash {
         Self { scheme, salt: [0; SALT_BYTES].into(), hash: vec![0; scheme.hash_bytes()].into() }
     }
 
+    /// Memory of the hash, in bytes.
+    pub(crate) fn size_bytes(&self) -> usize {
+        size_of::<Self>() + self.salt.len() + self.hash.len()
+    }
+
     /// The salt and the hash.
     pub(crate) fn parts(&self) -> (&[u8], &[u8]) {
         (&self.salt, &self.hash)

@@ -15,13 +15,13 @@
 //! everything on, has another binding, and fails.
 
 use std::fmt;
-use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::{digest, hmac};
 use subtle::ConstantTimeEq;
 
+use crate::schemes::Kind;
 use crate::{PasswordHash, Scheme};
 
 /// Maximum length of a message of the client, in bytes.
@@ -146,8 +146,8 @@ impl Mechanism {
     }
 
     /// A number that follows from a name, and that nobody outside can tell.
-    pub(crate) fn number(self, secret: &[u8], name: &str) -> u64 {
-        let tag = self.sign(secret, format!("scheme of {name}").as_bytes());
+    pub(crate) fn number(self, secret: &Secret, name: &str) -> u64 {
+        let tag = self.sign(&secret.0, format!("scheme of {name}").as_bytes());
         tag.as_ref().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
     }
 
@@ -183,16 +183,19 @@ impl Credential {
         Some(Self { salt: salt.into(), rounds, keys })
     }
 
-    /// A credential that no password has. The salt of a name is always the same, as for a user: `secret` is known to nobody
-    /// outside.
+    /// The same, as it is told, with keys that no password has.
+    pub(crate) fn without_password(self) -> Self {
+        let nothing = vec![0; self.keys.stored.len()].into_boxed_slice();
+        Self { keys: Keys { stored: nothing.clone(), server: nothing }, ..self }
+    }
+
+    /// A credential that no password has. The salt of a name is always the same, as for a user.
     #[must_use]
-    pub fn decoy(mechanism: Mechanism, name: &str, like: Option<Scheme>, secret: &[u8]) -> Self {
-        let salt = mechanism.sign(secret, name.as_bytes());
-        let salt = salt.as_ref()[..crate::SALT_BYTES].into();
-        let rounds = match like {
-            Some(Scheme::Pbkdf2 { rounds } | Scheme::ScramSha256 { rounds }) => rounds,
-            _ => Scheme::SCRAM_ROUNDS,
-        };
+    pub(crate) fn decoy(mechanism: Mechanism, name: &str, like: Option<Kind>, secret: &Secret) -> Self {
+        let salt = mechanism.sign(&secret.0, name.as_bytes());
+        let salt_bytes = like.map_or(crate::SALT_BYTES, |kind| kind.salt_bytes);
+        let salt = salt.as_ref().iter().copied().cycle().take(salt_bytes).collect();
+        let rounds = like.and_then(|kind| mechanism.rounds(kind.scheme)).unwrap_or(Scheme::SCRAM_ROUNDS);
         let nothing: Box<[u8]> = vec![0; mechanism.bytes()].into();
         Self { salt, rounds, keys: Keys { stored: nothing.clone(), server: nothing } }
     }
@@ -408,15 +411,27 @@ impl fmt::Debug for ScramCheck {
     }
 }
 
-/// The hash under which a user logs in, as far as an exchange may use it.
-pub(crate) fn credential(
-    mechanism: Mechanism,
-    name: &str,
-    known: Option<&Arc<PasswordHash>>,
-    (like, secret): (Option<Scheme>, &[u8]),
-) -> Credential {
-    let of_user = known.and_then(|hash| Credential::of(mechanism, hash));
-    of_user.unwrap_or_else(|| Credential::decoy(mechanism, name, like, secret))
+/// Random bytes from which salts of names that are no users follow. Nobody outside the broker knows them, and nothing about a
+/// password follows from them. A broker keeps them: a salt that changes tells that the name is no user's.
+#[derive(Clone, Copy, Default)]
+pub struct Secret([u8; Secret::BYTES]);
+
+impl Secret {
+    /// Length of the secret, in bytes.
+    pub const BYTES: usize = 32;
+
+    /// The secret of these bytes, which have to be random.
+    #[must_use]
+    pub const fn new(bytes: [u8; Self::BYTES]) -> Self {
+        Self(bytes)
+    }
+}
+
+/// The bytes stay out of logs.
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
 }
 
 #[cfg(test)]
@@ -591,7 +606,7 @@ mod tests {
         let like_the_one = |wanted: &'static str| {
             move |name: &str| {
                 assert_eq!(name, wanted);
-                Credential::decoy(Mechanism::Sha512, name, None, b"secret")
+                Credential::decoy(Mechanism::Sha512, name, None, &Secret::default())
             }
         };
         let begin = |message: &str, wanted| {
@@ -603,13 +618,15 @@ mod tests {
 
     #[test]
     fn a_decoy_is_always_the_same_and_matches_nothing() {
-        let salt = |name: &str, secret: &[u8]| {
-            Credential::decoy(Mechanism::Sha512, name, Some(Scheme::MOSQUITTO), secret).salt
+        let salt = |name: &str, secret: u8| {
+            let like = Kind { scheme: Scheme::MOSQUITTO, salt_bytes: 16 };
+            Credential::decoy(Mechanism::Sha512, name, Some(like), &Secret([secret; Secret::BYTES])).salt
         };
-        assert_eq!(salt("ann", b"secret"), salt("ann", b"secret"));
-        assert_ne!(salt("ann", b"secret"), salt("bob", b"secret"));
-        assert_ne!(salt("ann", b"secret"), salt("ann", b"other"));
-        let decoy = |name: &str| Credential::decoy(Mechanism::Sha256, name, None, b"secret");
+        assert_eq!(salt("ann", 1), salt("ann", 1));
+        assert_eq!(salt("ann", 1).len(), 16);
+        assert_ne!(salt("ann", 1), salt("bob", 1));
+        assert_ne!(salt("ann", 1), salt("ann", 2));
+        let decoy = |name: &str| Credential::decoy(Mechanism::Sha256, name, None, &Secret::default());
         let (exchange, answer) = Exchange::begin_with(PLAIN, FIRST, OUR_NONCE, decoy).expect("a message");
         assert!(answer.ends_with("i=600000"), "{answer}");
         assert!(!exchange.finish(SECOND.as_bytes()).expect("a message").0.run());

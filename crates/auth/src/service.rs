@@ -147,10 +147,11 @@ impl ServiceCheck {
         source.map_or(Duration::ZERO, |source| source.remembers)
     }
 
-    /// A number that stands for the user name.
+    /// A number that stands for the user name. All spellings with other letter cases have the same: directories over LDAP take
+    /// them for one name, and each spelling would have guesses of its own.
     #[must_use]
     pub fn number(&self) -> u64 {
-        crate::users::number(&self.user)
+        crate::users::number(&self.user.to_lowercase())
     }
 
     /// Memory of the check, in bytes.

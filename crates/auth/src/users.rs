@@ -1,12 +1,13 @@
 //! Users with their password hashes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::file::entry;
-use crate::{HashError, Mechanism, PasswordHash, Scheme, Workspace};
+use crate::schemes::Schemes;
+use crate::{HashError, PasswordHash, Scheme, Workspace};
 
 /// Largest length of a user name, in bytes. A CONNECT packet has no longer one.
 const NAME_BYTES_MAX: usize = 65_535;
@@ -15,10 +16,7 @@ const NAME_BYTES_MAX: usize = 65_535;
 #[derive(Debug, Clone, Default)]
 pub struct Users {
     by_name: HashMap<Box<str>, Arc<PasswordHash>>,
-    /// Number of users of each scheme.
-    schemes: BTreeMap<Scheme, usize>,
-    /// The hash of the first user.
-    secret: Box<[u8]>,
+    schemes: Schemes,
 }
 
 impl Users {
@@ -52,36 +50,14 @@ impl Users {
         if self.by_name.contains_key(name) {
             return Err(UserProblem::Twice);
         }
-        *self.schemes.entry(hash.scheme()).or_default() += 1;
-        if self.secret.is_empty() {
-            self.secret = hash.parts().1.into();
-        }
+        self.schemes.add(&hash);
         self.by_name.insert(name.into(), Arc::new(hash));
         Ok(())
     }
 
-    /// The scheme whose check takes longest. An unknown name has it, and a wrong password of a cheaper scheme costs such a check
-    /// too: the time of an answer does not tell which names exist.
-    pub(crate) fn costliest(&self) -> Scheme {
-        let schemes = self.schemes.keys().copied();
-        schemes.max_by_key(|scheme| scheme.cost()).unwrap_or(Scheme::DEFAULT)
-    }
-
-    /// A scheme that users have and an exchange of this kind needs, and a secret of the file: for a name that is no user's.
-    pub(crate) fn decoy(&self, mechanism: Mechanism, name: &str) -> (Option<Scheme>, &[u8]) {
-        let serving = || self.schemes.iter().filter(|(scheme, _)| mechanism.rounds(**scheme).is_some());
-        // Each scheme is as frequent among names that are no users as among users.
-        let all = serving().map(|(_, users)| *users as u64).sum::<u64>().max(1);
-        let mut place = mechanism.number(&self.secret, name) % all;
-        let mut serving = serving();
-        let found = serving.find(|(_, users)| match place.checked_sub(**users as u64) {
-            Some(rest) => {
-                place = rest;
-                false
-            }
-            None => true,
-        });
-        (found.map(|(scheme, _)| *scheme), &self.secret)
+    /// The schemes of all users.
+    pub(crate) fn schemes(&self) -> &Schemes {
+        &self.schemes
     }
 
     /// Number of users with a password.
@@ -105,7 +81,7 @@ impl Users {
     /// A check that can run on another thread. It takes as long for an unknown name as for a wrong password.
     #[must_use]
     pub fn check(&self, name: &str, password: &[u8]) -> PasswordCheck {
-        PasswordCheck::new(name, self.by_name.get(name), self.costliest(), password)
+        PasswordCheck::new(name, self.by_name.get(name), &self.schemes, password)
     }
 }
 
@@ -121,26 +97,26 @@ pub struct PasswordCheck {
     hash: Arc<PasswordHash>,
     password: Box<[u8]>,
     user: u64,
-    /// A check that follows a wrong password, if other users have a costlier scheme.
-    padding: Option<Arc<PasswordHash>>,
+    /// Checks that follow a wrong password, if other users have costlier schemes. No password has these hashes.
+    rest: Box<[PasswordHash]>,
 }
 
 impl PasswordCheck {
     /// The check of a password against the hash of a user, or of an unknown name without one. A wrong password takes as long
-    /// as a check of the costliest scheme.
+    /// as for an unknown name.
     pub(crate) fn new(
         name: &str,
         known: Option<&Arc<PasswordHash>>,
-        costliest: Scheme,
+        schemes: &Schemes,
         password: &[u8],
     ) -> Self {
-        let decoy = || Arc::new(PasswordHash::decoy(costliest));
-        Self {
-            hash: known.map_or_else(decoy, Arc::clone),
-            password: password.into(),
-            user: number(name),
-            padding: known.filter(|hash| hash.scheme() != costliest).map(|_| decoy()),
-        }
+        let mut rest = schemes.rest(known.map(|hash| hash.scheme()));
+        let decoy = |rest: &mut Vec<Scheme>| {
+            Arc::new(PasswordHash::decoy(rest.pop().expect("an unknown name costs at least one check")))
+        };
+        let hash = known.map_or_else(|| decoy(&mut rest), Arc::clone);
+        let rest = rest.into_iter().map(PasswordHash::decoy).collect();
+        Self { hash, password: password.into(), user: number(name), rest }
     }
 
     /// Whether the password is right. This takes milliseconds, or as long as the scheme of the hash asks for.
@@ -153,9 +129,10 @@ impl PasswordCheck {
     #[must_use]
     pub fn run_in(&self, workspace: &mut Workspace) -> bool {
         let is_right = self.hash.matches_in(&self.password, workspace);
-        if !is_right && let Some(padding) = &self.padding {
-            // No password has this hash.
-            let _ = padding.matches_in(&self.password, workspace);
+        if !is_right {
+            for decoy in &self.rest {
+                let _ = decoy.matches_in(&self.password, workspace);
+            }
         }
         is_right
     }
@@ -178,7 +155,9 @@ impl PasswordCheck {
     /// Memory of the check, in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
-        size_of::<Self>() + self.password.len()
+        size_of::<Self>()
+            + self.password.len()
+            + self.rest.iter().map(PasswordHash::size_bytes).sum::<usize>()
     }
 }
 
@@ -248,11 +227,11 @@ mod tests {
         let schemes = |name| {
             let check = users.check(name, b"wrong");
             assert!(!check.run());
-            (check.hash.scheme(), check.padding.map(|padding| padding.scheme()))
+            (check.hash.scheme(), check.rest.iter().map(PasswordHash::scheme).collect::<Vec<_>>())
         };
-        assert_eq!(schemes("ann"), (Scheme::Sha512, Some(costly)));
-        assert_eq!(schemes("admin"), (costly, None));
-        assert_eq!(schemes("nobody"), (costly, None));
+        assert_eq!(schemes("ann"), (Scheme::Sha512, vec![costly]));
+        assert_eq!(schemes("admin"), (costly, vec![]));
+        assert_eq!(schemes("nobody"), (costly, vec![]));
         assert!(users.check("ann", b"right").run());
     }
 }

@@ -1,8 +1,8 @@
 //! Dynamic security: which entry decides, and files that come back as they were.
 
 use auth::{
-    ANSWER_BYTES_MAX, Access, AclKind, Action, Client, DynamicError, DynamicSecurity, FilterAction,
-    PasswordHash, Reason, Scheme,
+    ANSWER_BYTES_MAX, Access, AclKind, Action, COMMANDS_MAX, Client, DynamicError, DynamicSecurity,
+    FilterAction, PasswordHash, Reason, Scheme,
 };
 use std::sync::Arc;
 use topic::{TopicFilter, TopicName};
@@ -181,4 +181,57 @@ fn the_answers_to_one_message_are_bounded_together() {
     let refused = outcome.commands.iter().filter(is_refused).count();
     assert!((250..300).contains(&refused), "{refused}");
     assert!(outcome.is_changed, "a command that is no question is carried out");
+}
+
+/// One message can have hundreds of thousands of commands, each with an answer.
+#[test]
+fn the_commands_of_one_message_are_bounded() {
+    let mut dynamic = DynamicSecurity::parse("{}").expect("a file");
+    let create =
+        |number: usize| serde_json::json!({ "command": "createGroup", "groupname": number.to_string() });
+    let commands: Vec<_> = (0..COMMANDS_MAX + 50).map(create).collect();
+    let payload = serde_json::json!({ "commands": commands }).to_string();
+    let outcome = dynamic.control(payload.as_bytes(), &mut |_| Err(auth::HashError::Length));
+    assert_eq!(outcome.commands.len(), COMMANDS_MAX + 1);
+    let (last, done) = outcome.commands.split_last().expect("there are some");
+    assert!(last.1.as_ref().is_some_and(|why| why.contains("Too many commands")), "{last:?}");
+    assert!(done.iter().all(|(_, refusal)| refusal.is_none()));
+    let refused = DynamicSecurity::refuse_control(payload.as_bytes(), "no");
+    assert_eq!(refused.commands.len(), COMMANDS_MAX);
+}
+
+/// Entries decide as soon as their message is carried out, whatever changed them.
+#[test]
+fn changed_entries_of_a_role_decide_behind_their_message() {
+    let mut dynamic = DynamicSecurity::parse(
+        r#"{"clients":[{"username":"ann","roles":[{"rolename":"r"}]}],"roles":[{"rolename":"r"}]}"#,
+    )
+    .expect("a file");
+    let may = |dynamic: &DynamicSecurity, topic: &str| {
+        let access = Access::new(None, None).with_dynamic_security(Arc::new(dynamic.clone()));
+        let ann = Client { user: Some("ann"), client_id: "a", claims: None };
+        access.allows(ann, TopicName::new(topic).expect("a topic"), Action::Publish)
+    };
+    let run = |dynamic: &mut DynamicSecurity, commands: serde_json::Value| {
+        let payload = serde_json::json!({ "commands": commands }).to_string();
+        let outcome = dynamic.control(payload.as_bytes(), &mut |_| Err(auth::HashError::Length));
+        assert!(outcome.commands.iter().all(|(_, refusal)| refusal.is_none()), "{:?}", outcome.commands);
+    };
+    let entry = |command: &str, topic: &str| {
+        serde_json::json!({
+            "command": command, "rolename": "r", "acltype": "publishClientSend", "topic": topic, "allow": true
+        })
+    };
+    assert!(!may(&dynamic, "pond") && !may(&dynamic, "lake"));
+    run(&mut dynamic, serde_json::json!([entry("addRoleACL", "pond"), entry("addRoleACL", "lake")]));
+    assert!(may(&dynamic, "pond") && may(&dynamic, "lake"));
+    run(&mut dynamic, serde_json::json!([entry("removeRoleACL", "pond")]));
+    assert!(!may(&dynamic, "pond") && may(&dynamic, "lake"));
+    // A change of other parts copies the role.
+    let before = dynamic.clone();
+    run(&mut dynamic, serde_json::json!([{ "command": "modifyRole", "rolename": "r", "textname": "R" }]));
+    assert!(may(&dynamic, "lake") && may(&before, "lake"));
+    let acls = serde_json::json!([{ "acltype": "publishClientSend", "topic": "sea", "allow": true }]);
+    run(&mut dynamic, serde_json::json!([{ "command": "modifyRole", "rolename": "r", "acls": acls }]));
+    assert!(may(&dynamic, "sea") && !may(&dynamic, "lake") && may(&before, "lake"));
 }

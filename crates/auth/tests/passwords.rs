@@ -1,8 +1,10 @@
 //! Password files and hashes, ours and those that other programs wrote.
 
+use std::sync::Arc;
+
 use auth::{
-    Access, Admission, Check, HashError, Login, NameError, PasswordFile, PasswordHash, Refusal, Scheme,
-    UserProblem, Users, Workspace,
+    Access, Admission, Channel, Check, DynamicSecurity, Exchange, HashError, Login, Mechanism, NameError,
+    PasswordFile, PasswordHash, Refusal, Scheme, Secret, UserProblem, Users, Workspace,
 };
 
 /// As `mosquitto_passwd -H sha512` wrote it, for `swordfish`.
@@ -236,4 +238,62 @@ fn checks_in_the_same_memory_come_to_the_same_answer_and_add_none() {
         assert!(hash.matches_in(b"right", &mut workspace) && !hash.matches_in(b"wrong", &mut workspace));
     }
     assert_eq!(workspace.size_bytes(), 64 * 1_024);
+}
+
+/// The answer to the first message of an exchange without a password, for this name and client identifier.
+fn scram_answer(access: &Access, name: &str, client_id: &str) -> String {
+    let method = (Mechanism::Sha512, Channel::Plain);
+    let message = format!("n,,n={name},r=abc");
+    let find = |name: &str| access.scram(method.0, name, client_id).expect("there are users").1;
+    Exchange::begin(method, message.as_bytes(), 1, find).expect("a message").1
+}
+
+/// A salt that followed from a hash would be a way to try passwords without the broker.
+#[test]
+fn the_salt_of_an_unknown_name_follows_from_a_secret_and_from_no_password() {
+    let of = |password: &[u8], secret: u8| {
+        let mut users = Users::default();
+        let hash = PasswordHash::new(Scheme::MOSQUITTO, password, b"twelve bytes").expect("a hash");
+        users.add("admin", hash).expect("a user");
+        Access::new(Some(users), None).with_secret(Secret::new([secret; Secret::BYTES]))
+    };
+    let answer = |access: &Access| scram_answer(access, "nobody", "");
+    assert_eq!(answer(&of(b"right", 1)), answer(&of(b"other", 1)));
+    assert_ne!(answer(&of(b"right", 1)), answer(&of(b"right", 2)));
+    assert!(answer(&of(b"right", 1)).ends_with(",i=101"), "as for users");
+}
+
+/// Dynamic security knows hashes too: its clients and other names cost the same.
+#[test]
+fn a_wrong_password_costs_the_same_for_clients_of_dynamic_security_and_for_nobody() {
+    let costly = Scheme::Pbkdf2 { rounds: 5_000 };
+    let hash = PasswordHash::new(costly, b"right", b"twelve bytes").expect("a hash").to_string();
+    let file = format!("{{\"clients\":[{{\"username\":\"ann\",\"encoded_password\":{hash:?}}}]}}");
+    let dynamic = Arc::new(DynamicSecurity::parse(&file).expect("a file"));
+    let access = Access::new(None, None).with_dynamic_security(dynamic);
+    assert!(scram_answer(&access, "nobody", "").ends_with(",i=5000"));
+    let check = |user| {
+        let login =
+            Login { user: Some(user), password: Some(b"wrong"), client_id: "", may_be_anonymous: true };
+        match access.admit(&login) {
+            Admission::Verify(_, Check::Password(check)) => format!("{check:?}"),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(check("ann").contains("5000") && check("nobody").contains("5000"), "{}", check("nobody"));
+}
+
+/// Whether a client identifier is bound to a user is not told before the password is proved.
+#[test]
+fn an_exchange_looks_the_same_with_the_client_identifier_of_somebody_else() {
+    let hash = PasswordHash::new(Scheme::MOSQUITTO, b"right", b"twelve bytes").expect("a hash").to_string();
+    let client = format!("\"username\":\"ann\",\"clientid\":\"frog\",\"encoded_password\":{hash:?}");
+    let dynamic =
+        Arc::new(DynamicSecurity::parse(&format!("{{\"clients\":[{{{client}}}]}}")).expect("a file"));
+    let access = Access::new(None, None).with_dynamic_security(dynamic);
+    assert_eq!(scram_answer(&access, "ann", "frog"), scram_answer(&access, "ann", "toad"));
+    let keys = |client_id| {
+        format!("{:?}", access.scram(Mechanism::Sha512, "ann", client_id).expect("clients").0.proof())
+    };
+    assert!(keys("frog") != "None" && keys("toad") == "None");
 }

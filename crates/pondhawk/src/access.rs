@@ -10,17 +10,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use auth::{Access, DynamicSecurity, Permissions, Realms, TokenKeys, Users, Voucher};
+use auth::{Access, DynamicSecurity, Permissions, Realms, Secret, TokenKeys, Users, Voucher};
 use base::{Realm, Tenant};
 use config::{CertificateIdentity, Config, Listener, UnixIdentity, parse_rules};
 use mosquitto::read_regular;
 use protocol::Instruments;
 
 use crate::jwks::Jwks;
-use crate::login_names;
 use crate::services::{self, Services};
 use crate::stamp::Stamp;
 use crate::tokens::{self, TokenSource};
+use crate::{login_names, login_secret};
 
 /// The files of one realm, and the tenant to which its clients belong.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,6 +136,8 @@ pub(crate) struct AccessFiles {
     /// The stamps have changed, and nothing has been read since.
     is_pending: bool,
     jwks: Jwks,
+    /// The secret for names that are no users.
+    secret: Secret,
     /// The fetched keys of tokens that were read last.
     keys: Option<Arc<TokenKeys>>,
     figures: Arc<Figures>,
@@ -186,6 +188,7 @@ impl AccessFiles {
             seen: Vec::new(),
             is_pending: false,
             jwks: Jwks::new(),
+            secret: Secret::default(),
             keys: None,
             figures: Arc::default(),
             questions: Arc::default(),
@@ -210,6 +213,25 @@ impl AccessFiles {
         files.jwks.want(tokens::key_place(&config.jwt))?;
         files.jwks.await_first(FIRST_KEYS);
         files.read_first(config)
+    }
+
+    /// Uses the secret of the data directory, or one for the life of this process.
+    ///
+    /// # Errors
+    /// The system has no random numbers.
+    pub(crate) fn use_secret(&mut self, directory: Option<&Path>) -> io::Result<()> {
+        let of_directory = directory.map(login_secret::of).transpose().unwrap_or_else(|error| {
+            tracing::warn!(
+                %error,
+                "no secret for logins can be kept: whoever asks before and after a restart can tell which names are users"
+            );
+            None
+        });
+        self.secret = of_directory.map_or_else(login_secret::generate, Ok)?;
+        for place in &mut self.realms {
+            place.access = Arc::new(Access::clone(&place.access).with_secret(self.secret));
+        }
+        Ok(())
     }
 
     fn read_first(mut self, config: &Config) -> io::Result<(Self, Vec<Realm>)> {
@@ -393,6 +415,7 @@ impl AccessFiles {
             })?;
             let login_names = place.files.has_login_names.then(login_names::of_system);
             let access = access.with_tokens(tokens).with_services(services).with_login_names(login_names);
+            let access = access.with_secret(self.secret);
             let own = dynamic.as_ref().filter(|_| place.files.dynamic.is_some());
             let access = match own {
                 Some((dynamic, _)) => access.with_dynamic_security(Arc::clone(dynamic)),

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use auth::{ANSWER_BYTES_MAX, Controlled, DynamicSecurity, Guard, PasswordHash, SALT_BYTES, Scheme};
+use auth::{
+    ANSWER_BYTES_MAX, COMMANDS_MAX, Controlled, DynamicSecurity, Guard, PasswordHash, SALT_BYTES, Scheme,
+};
 use net::{ControlAnswer, Order, Orders, Server};
 use protocol::Instruments;
 
@@ -15,6 +17,10 @@ const FILE_BYTES_MAX: usize = 64 << 20;
 /// Maximum number of messages with commands that are carried out together, and for which the file is written once. Other
 /// events of the main thread, such as a signal to stop, have their turn behind them.
 const ORDERS_TOGETHER: usize = 64;
+/// No further message is carried out together with others that have this many commands.
+const COMMANDS_TOGETHER: usize = COMMANDS_MAX;
+/// Maximum number of refused commands of a message that have a line each in the log. The others have one line together.
+const REFUSALS_TOLD: usize = 100;
 /// No further message is carried out together with others whose answers have this many bytes.
 const ANSWERS_BYTES_TOGETHER: usize = ANSWER_BYTES_MAX;
 
@@ -63,13 +69,15 @@ impl Controls {
         let Some(before) = realms.dynamic_security() else { return false };
         let mut after = DynamicSecurity::clone(before);
         let (mut orders, mut outcomes) = (Vec::new(), Vec::<Controlled>::new());
-        let mut bytes = 0;
+        let (mut bytes, mut commands) = (0, 0);
         while orders.len() < ORDERS_TOGETHER
             && bytes < ANSWERS_BYTES_TOGETHER
+            && commands < COMMANDS_TOGETHER
             && let Some(order) = self.orders.take(1).pop()
         {
             let outcome = control(&mut after, &order);
             bytes += outcome.answer.len();
+            commands += outcome.commands.len();
             orders.push(order);
             outcomes.push(outcome);
         }
@@ -105,6 +113,7 @@ impl Controls {
 
     fn tell(&self, order: &Order, outcome: &Controlled) {
         let (client_id, user) = (&*order.request.client_id, order.request.user.as_deref());
+        let mut refused = 0_usize;
         for (command, refusal) in &outcome.commands {
             match refusal {
                 None => {
@@ -113,15 +122,22 @@ impl Controls {
                 }
                 Some(why) => {
                     self.figures.refused.fetch_add(1, Relaxed);
-                    tracing::info!(
-                        ?command,
-                        ?client_id,
-                        ?user,
-                        why,
-                        "a command of dynamic security is refused"
-                    );
+                    refused += 1;
+                    if refused <= REFUSALS_TOLD {
+                        tracing::info!(
+                            ?command,
+                            ?client_id,
+                            ?user,
+                            why,
+                            "a command of dynamic security is refused"
+                        );
+                    }
                 }
             }
+        }
+        let untold = refused.saturating_sub(REFUSALS_TOLD);
+        if untold > 0 {
+            tracing::info!(untold, ?client_id, ?user, "more commands of dynamic security are refused");
         }
     }
 }

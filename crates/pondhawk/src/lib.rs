@@ -22,6 +22,7 @@ mod limits;
 mod listen;
 mod logging;
 mod login_names;
+mod login_secret;
 mod no_links;
 mod operate;
 mod origin;

@@ -55,6 +55,7 @@ pub(crate) fn serve(loaded: &Loaded, reload: Reload, file_layer: FileLayer) -> i
         become_user(successor, config)?;
     }
     let store = store::open(config, file_layer)?;
+    running.access.use_secret(config.data_dir.as_deref())?;
     let (ended, events) = mpsc::channel();
     let mut options = limits::options(config);
     options.guard = Arc::new(Guard::new(running.access.current()));

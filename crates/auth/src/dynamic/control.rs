@@ -37,6 +37,11 @@ pub(super) type Answered = Result<Outcome, Refusal>;
 /// questions are refused.
 pub const ANSWER_BYTES_MAX: usize = 8 << 20;
 
+/// Maximum number of commands in a message. Further ones are not carried out, and have one answer together.
+pub const COMMANDS_MAX: usize = 10_000;
+
+const TOO_MANY: Refusal =
+    "Too many commands in one message: this one and those behind it are not carried out";
 pub(super) const INTERNAL: Refusal = "Internal error";
 const TOO_LONG: Refusal =
     "The answers are too long: ask for parts with count and offset, in several messages";
@@ -54,6 +59,7 @@ impl DynamicSecurity {
                 Some(commands) => self.run_all(commands, hash, &mut answers),
             },
         }
+        self.compile();
         answers.end()
     }
 
@@ -62,7 +68,7 @@ impl DynamicSecurity {
     pub fn refuse_control(payload: &[u8], reason: &str) -> Controlled {
         let mut answers = Answers::default();
         let tree = serde_json::from_slice::<Value>(payload).unwrap_or_default();
-        for command in list(&tree, "commands").unwrap_or_default() {
+        for command in list(&tree, "commands").unwrap_or_default().iter().take(COMMANDS_MAX) {
             let name = text(command, "command").ok().flatten().unwrap_or(NO_COMMAND);
             let correlation = text(command, "correlationData").ok().flatten();
             answers.refuse(name, reason, correlation);
@@ -71,7 +77,10 @@ impl DynamicSecurity {
     }
 
     fn run_all(&mut self, commands: &[Value], hash: &mut NewPassword<'_>, answers: &mut Answers) {
-        for command in commands {
+        for (number, command) in commands.iter().enumerate() {
+            if number == COMMANDS_MAX {
+                return answers.refuse(NO_COMMAND, TOO_MANY, None);
+            }
             if !command.is_object() {
                 answers.refuse(NO_COMMAND, "Command not an object", None);
                 continue;

@@ -17,7 +17,7 @@ mod write;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use control::{ANSWER_BYTES_MAX, Controlled, NewPassword};
+pub use control::{ANSWER_BYTES_MAX, COMMANDS_MAX, Controlled, NewPassword};
 pub use read::DynamicError;
 pub use role::AclKind;
 
@@ -118,8 +118,12 @@ impl DynamicSecurity {
     /// The hash of the password under which a user logs in with this client identifier; `None` if nobody may.
     #[must_use]
     pub fn password(&self, user: &str, client_id: &str) -> Option<&Arc<PasswordHash>> {
-        let client = self.clients.get(user).filter(|client| !client.is_disabled)?;
-        client.password.as_ref().filter(|_| self.permits_client_id(user, client_id))
+        self.hash(user).filter(|_| self.permits_client_id(user, client_id))
+    }
+
+    /// The same under whatever client identifier.
+    pub(crate) fn hash(&self, user: &str) -> Option<&Arc<PasswordHash>> {
+        self.clients.get(user).filter(|client| !client.is_disabled)?.password.as_ref()
     }
 
     /// Whether a user may have a client identifier: one that is bound to another has only that.
@@ -128,9 +132,16 @@ impl DynamicSecurity {
         bound.is_none_or(|bound| bound == client_id)
     }
 
-    /// The hash of the first password, for secrets that follow from it.
-    pub(crate) fn first_password(&self) -> Option<&Arc<PasswordHash>> {
-        self.clients.values().find_map(|client| client.password.as_ref())
+    /// The hashes of all passwords.
+    pub(crate) fn hashes(&self) -> impl Iterator<Item = &PasswordHash> {
+        self.clients.values().filter_map(|client| client.password.as_deref())
+    }
+
+    /// Makes decisions follow the entries of roles that have changed.
+    fn compile(&mut self) {
+        for role in self.roles.values_mut().filter(|role| role.is_stale()) {
+            Arc::make_mut(role).compile();
+        }
     }
 
     fn client_mut(&mut self, user: &str) -> Option<&mut Client> {

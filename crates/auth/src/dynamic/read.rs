@@ -135,6 +135,7 @@ fn read_role(from: &Value) -> Role {
     let mut role = Role::new(read_texts(from));
     role.refuses_wildcards = flag(from, "allowwildcardsubs") == Some(false);
     role.set_all(read_acls(list(from, "acls").unwrap_or_default()));
+    role.compile();
     role
 }
 

@@ -1,6 +1,6 @@
 //! Roles: entries about topics, compiled for decisions.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use topic::{TopicFilter, TopicName};
 
@@ -64,7 +64,8 @@ pub(super) struct Acl {
     pub(super) is_allowed: bool,
 }
 
-/// A role. A clone has to be compiled again when it was changed.
+/// A role. After changes and in a clone, it decides nothing before it is [compiled](Self::compile): the changes of one message
+/// cost one compilation together.
 #[derive(Debug, Default)]
 pub(super) struct Role {
     pub(super) texts: Texts,
@@ -72,7 +73,11 @@ pub(super) struct Role {
     pub(super) refuses_wildcards: bool,
     /// Entries of each kind by priority; those with the same priority in the order in which they came.
     acls: [Vec<Acl>; 6],
+    /// The topics of all entries of each kind.
+    topics: [HashSet<Box<str>>; 6],
     compiled: [Compiled; 6],
+    /// The entries have changed since they were compiled.
+    is_stale: bool,
 }
 
 /// Entries of one kind. The number of an entry is its place, from 1.
@@ -90,14 +95,14 @@ impl Default for Compiled {
 
 impl Clone for Role {
     fn clone(&self) -> Self {
-        let mut role = Self {
+        Self {
             texts: self.texts.clone(),
             refuses_wildcards: self.refuses_wildcards,
             acls: self.acls.clone(),
+            topics: self.topics.clone(),
             compiled: Default::default(),
-        };
-        role.compile_all();
-        role
+            is_stale: true,
+        }
     }
 }
 
@@ -114,46 +119,53 @@ impl Role {
 
     /// Whether there is an entry of this kind and topic.
     pub(super) fn has(&self, kind: AclKind, topic: &str) -> bool {
-        self.acls(kind).iter().any(|acl| *acl.topic == *topic)
+        self.topics[kind as usize].contains(topic)
     }
 
     /// Replaces all entries. Of two entries with the same kind and topic, the first stays.
     pub(super) fn set_all(&mut self, entries: impl IntoIterator<Item = (AclKind, Acl)>) {
-        self.acls = Default::default();
-        let mut known: [std::collections::HashSet<Box<str>>; 6] = Default::default();
+        (self.acls, self.topics) = Default::default();
         for (kind, acl) in entries {
-            if known[kind as usize].insert(acl.topic.clone()) {
+            if self.topics[kind as usize].insert(acl.topic.clone()) {
                 self.acls[kind as usize].push(acl);
             }
         }
         // Stable: entries of one priority keep their order.
         self.acls.iter_mut().for_each(|acls| acls.sort_by_key(|acl| std::cmp::Reverse(acl.priority)));
-        self.compile_all();
+        self.is_stale = true;
     }
 
-    /// Adds an entry behind those of the same priority.
+    /// Adds an entry of a topic that [has](Self::has) none, behind those of the same priority.
     pub(super) fn add(&mut self, kind: AclKind, acl: Acl) {
+        self.topics[kind as usize].insert(acl.topic.clone());
         let acls = &mut self.acls[kind as usize];
         let place = acls.partition_point(|known| known.priority >= acl.priority);
         acls.insert(place, acl);
-        self.compile(kind);
+        self.is_stale = true;
     }
 
     /// Removes an entry. Returns whether it was there.
     pub(super) fn remove(&mut self, kind: AclKind, topic: &str) -> bool {
-        let acls = &mut self.acls[kind as usize];
-        let before = acls.len();
-        acls.retain(|acl| *acl.topic != *topic);
-        let is_gone = acls.len() < before;
-        self.compile(kind);
-        is_gone
+        let is_known = self.topics[kind as usize].remove(topic);
+        if is_known {
+            self.acls[kind as usize].retain(|acl| *acl.topic != *topic);
+            self.is_stale = true;
+        }
+        is_known
     }
 
-    fn compile_all(&mut self) {
-        AclKind::ALL.into_iter().for_each(|kind| self.compile(kind));
+    /// Whether the role has to be compiled.
+    pub(super) fn is_stale(&self) -> bool {
+        self.is_stale
     }
 
-    fn compile(&mut self, kind: AclKind) {
+    /// Makes decisions follow the entries.
+    pub(super) fn compile(&mut self) {
+        AclKind::ALL.into_iter().for_each(|kind| self.compile_kind(kind));
+        self.is_stale = false;
+    }
+
+    fn compile_kind(&mut self, kind: AclKind) {
         let acls = self.acls[kind as usize].iter().zip(1..);
         let numbered = acls.filter_map(|(acl, number)| Some((&acl.topic, Line::new(number)?)));
         self.compiled[kind as usize] = match kind {

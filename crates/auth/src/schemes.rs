@@ -1,0 +1,165 @@
+//! The schemes of all users, and the work that makes a wrong password cost the same for everybody.
+
+use std::collections::BTreeMap;
+
+use crate::{Mechanism, PasswordHash, Scheme, Secret};
+
+/// Number of functions that a [`Scheme`] may have a cost of.
+const FUNCTIONS: usize = 3;
+
+/// The schemes that users have.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Schemes {
+    /// Number of users of each kind of hash.
+    users: BTreeMap<Kind, usize>,
+    /// The costliest scheme of each function.
+    costliest: [Option<Scheme>; FUNCTIONS],
+}
+
+/// The part of a hash that an exchange of SCRAM tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Kind {
+    pub(crate) scheme: Scheme,
+    /// Length of the salt, in bytes.
+    pub(crate) salt_bytes: usize,
+}
+
+impl Schemes {
+    /// Counts one more user.
+    pub(crate) fn add(&mut self, hash: &PasswordHash) {
+        let kind = Kind { scheme: hash.scheme(), salt_bytes: hash.parts().0.len() };
+        *self.users.entry(kind).or_default() += 1;
+        self.note(kind.scheme);
+    }
+
+    fn note(&mut self, scheme: Scheme) {
+        if let Some(function) = function(scheme) {
+            let costliest = &mut self.costliest[function];
+            *costliest = costliest.filter(|costliest| costliest.cost() >= scheme.cost()).or(Some(scheme));
+        }
+    }
+
+    /// The work behind a wrong password of this scheme. With it, every wrong password costs the costliest check of each function
+    /// that any user has, and so does an unknown name (`None`): the time of an answer does not tell which names exist.
+    pub(crate) fn rest(&self, own: Option<Scheme>) -> Vec<Scheme> {
+        let own_function = own.and_then(function);
+        let rest = self.costliest.iter().enumerate().filter_map(|(number, costliest)| {
+            let costliest = (*costliest)?;
+            match own.filter(|_| own_function == Some(number)) {
+                Some(own) => remainder(own, costliest),
+                None => Some(costliest),
+            }
+        });
+        let mut rest: Vec<Scheme> = rest.collect();
+        if own.is_none() && rest.is_empty() {
+            rest.push(if self.users.is_empty() { Scheme::DEFAULT } else { Scheme::Sha512 });
+        }
+        rest
+    }
+
+    /// A kind of hash that users have and an exchange needs, for a name that is no user's. Each kind is as frequent among such
+    /// names as among users.
+    pub(crate) fn decoy(&self, mechanism: Mechanism, name: &str, secret: &Secret) -> Option<Kind> {
+        let serving = || self.users.iter().filter(|(kind, _)| mechanism.rounds(kind.scheme).is_some());
+        let all = serving().map(|(_, users)| *users as u64).sum::<u64>().max(1);
+        let mut place = mechanism.number(secret, name) % all;
+        let mut serving = serving();
+        let found = serving.find(|(_, users)| match place.checked_sub(**users as u64) {
+            Some(rest) => {
+                place = rest;
+                false
+            }
+            None => true,
+        });
+        found.map(|(kind, _)| *kind)
+    }
+}
+
+/// The number of a function. `None` for one whose check takes a microsecond.
+fn function(scheme: Scheme) -> Option<usize> {
+    match scheme {
+        Scheme::Sha512 => None,
+        Scheme::Pbkdf2 { .. } => Some(0),
+        Scheme::ScramSha256 { .. } => Some(1),
+        Scheme::Argon2id { .. } => Some(2),
+    }
+}
+
+/// The work that is left of a costlier scheme of the same function.
+fn remainder(own: Scheme, costliest: Scheme) -> Option<Scheme> {
+    match (own, costliest) {
+        (Scheme::Pbkdf2 { rounds: own }, Scheme::Pbkdf2 { rounds }) if own < rounds => {
+            Some(Scheme::Pbkdf2 { rounds: rounds - own })
+        }
+        (Scheme::ScramSha256 { rounds: own }, Scheme::ScramSha256 { rounds }) if own < rounds => {
+            Some(Scheme::ScramSha256 { rounds: rounds - own })
+        }
+        (Scheme::Argon2id { .. }, Scheme::Argon2id { memory_kib, .. }) => {
+            /// Minimum memory of Argon2 with one lane, in KiB (RFC 9106 section 3.1).
+            const MEMORY_KIB_MIN: u64 = 8;
+            // The cost of Argon2 is its memory times its passes.
+            let left = costliest.cost().saturating_sub(own.cost());
+            let passes = left.div_ceil(memory_kib.into());
+            let memory = left.checked_div(passes).unwrap_or(0);
+            let is_worth_it = memory >= MEMORY_KIB_MIN;
+            is_worth_it.then(|| Scheme::Argon2id {
+                memory_kib: u32::try_from(memory).unwrap_or(memory_kib),
+                passes: u32::try_from(passes).unwrap_or(1),
+                lanes: 1,
+            })
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PBKDF2: Scheme = Scheme::Pbkdf2 { rounds: 60_000 };
+    const WEAK: Scheme = Scheme::Pbkdf2 { rounds: 101 };
+    const SCRAM: Scheme = Scheme::ScramSha256 { rounds: 4_096 };
+    const SMALL: Scheme = Scheme::Argon2id { memory_kib: 1_024, passes: 1, lanes: 1 };
+
+    fn of(schemes: &[Scheme]) -> Schemes {
+        let mut all = Schemes::default();
+        schemes.iter().for_each(|scheme| all.add(&PasswordHash::decoy(*scheme)));
+        all
+    }
+
+    /// The costs of a wrong password, for each function.
+    fn costs(schemes: &Schemes, own: Option<Scheme>) -> [u64; FUNCTIONS] {
+        let mut costs = [0; FUNCTIONS];
+        for scheme in schemes.rest(own).into_iter().chain(own) {
+            if let Some(function) = function(scheme) {
+                costs[function] += scheme.cost();
+            }
+        }
+        costs
+    }
+
+    #[test]
+    fn every_wrong_password_and_every_unknown_name_cost_the_same_work() {
+        let all = [PBKDF2, WEAK, SCRAM, SMALL, Scheme::DEFAULT, Scheme::Sha512];
+        for schemes in
+            (0..64).map(|bits| all.into_iter().enumerate().filter(move |(n, _)| bits >> n & 1 == 1))
+        {
+            let schemes: Vec<Scheme> = schemes.map(|(_, scheme)| scheme).collect();
+            let counted = of(&schemes);
+            let unknown = costs(&counted, None);
+            for own in &schemes {
+                let has_slow_one = schemes.iter().any(|scheme| *scheme != Scheme::Sha512);
+                if has_slow_one {
+                    assert_eq!(costs(&counted, Some(*own)), unknown, "{own:?} among {schemes:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_costs_something_where_nobody_has_a_password() {
+        assert_eq!(of(&[]).rest(None), [Scheme::DEFAULT]);
+        // Users with the fastest hash would be told apart from it.
+        assert_eq!(of(&[Scheme::Sha512]).rest(None), [Scheme::Sha512]);
+    }
+}
