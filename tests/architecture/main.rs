@@ -136,8 +136,8 @@ fn every_package_has_a_readme_with_its_line_for_cargo() {
         let package =
             format!("pondhawk-{}", folder.file_name()?.to_str()?).replace("pondhawk-pondhawk", "pondhawk");
         let readme = fs::read_to_string(folder.join("README.md")).unwrap_or_default();
-        let is_named = readme.contains(&format!("cargo add {package}"));
-        (!is_named).then(|| format!("{package}: its README.md has no `cargo add {package}`"))
+        let line = format!("cargo add --git https://github.com/pondhawk/pondhawk {package}");
+        (!readme.contains(&line)).then(|| format!("{package}: its README.md has no `{line}`"))
     });
     assert_none(&findings.collect::<Vec<_>>());
 }

@@ -40,7 +40,9 @@ fn file(directory: &Path, name: &str) -> String {
 fn clients_connect_with_certificates_that_are_made_here() {
     let place = TempDir::new().expect("a temporary directory");
     let dir = file(place.path(), "certs");
-    let of_server = made(&["certs", "init", &dir, "--host", "localhost", "127.0.0.1", "::1"]);
+    // Every certificate of a server names this machine too.
+    let of_server = made(&["certs", "init", &dir, "--host", "pond.example", "127.0.0.1"]);
+    assert!(!of_server.contains("allow_anonymous"), "nobody else may connect without a user: {of_server}");
     let of_client = made(&["certs", "client", &dir, "frog-1"]);
     for (name, mode) in [("ca.key", 0o600), ("server.key", 0o600), ("frog-1.key", 0o600), ("ca.pem", 0o644)] {
         let metadata = fs::metadata(place.path().join("certs").join(name)).expect("it is made");
@@ -83,7 +85,10 @@ fn clients_connect_with_certificates_that_are_made_here() {
         if !identity.is_empty() {
             let mut command = Command::new(pondhawk_tests::pondhawk());
             command.arg("pub").args(&trust).args(["-h", "localhost", "-p", &port, "-t", "pond", "-m", "no"]);
-            assert!(!command.output().expect("it can be run").status.success());
+            let refused = command.output().expect("it can be run");
+            let said = String::from_utf8_lossy(&refused.stderr);
+            assert!(said.contains("wants a certificate of this client (--cert and --key)"), "{said}");
+            assert_eq!(refused.status.code(), Some(8), "{said}");
         }
     }
 }

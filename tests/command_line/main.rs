@@ -49,6 +49,35 @@ fn check_takes_its_file_as_other_commands_do_too() {
     }
 }
 
+/// The broker would refuse to start.
+#[test]
+fn a_configuration_whose_certificates_cannot_be_read_is_not_good() {
+    let listener = "[[listener]]\naddress = \"127.0.0.1:0\"\n";
+    for keys in [
+        "tls_certificate = \"/nowhere/server.pem\"\ntls_key = \"/nowhere/server.key\"\n",
+        "tls_certificate = \"/dev/null\"\ntls_key = \"/dev/null\"\n",
+    ] {
+        let (is_good, printed, said) = check(&format!("{listener}{keys}"));
+        assert!(!is_good && printed.is_empty() && said.contains("tls_certificate"), "{said}");
+    }
+}
+
+/// The advice is about the configuration, and not about a token.
+#[test]
+fn an_operator_without_an_admin_server_is_told_how_to_get_one() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let file = directory.path().join("pondhawk.toml");
+    std::fs::write(&file, format!("data_dir = {:?}\n", directory.path())).unwrap();
+    let file = file.to_str().unwrap();
+    for command in [&["ctl", "status", "-c", file][..], &["top", "-c", file]] {
+        let said = String::from_utf8(pondhawk(command, "").stderr).unwrap();
+        assert!(said.contains("[admin]") && said.contains("127.0.0.1:9883"), "{command:?}: {said}");
+        assert!(!said.contains("no token"), "{command:?}: {said}");
+    }
+    let said = String::from_utf8(pondhawk(&["ctl", "status", "-c", "/nowhere"], "").stderr).unwrap();
+    assert_eq!(said.matches("error:").count(), 1, "{said}");
+}
+
 #[test]
 fn a_bad_file_is_refused_with_every_error_at_its_place() {
     let (is_good, printed, said) = check("shard = 3\n[limits]\nkeep_alive = 60\n");

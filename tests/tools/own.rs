@@ -222,6 +222,27 @@ fn who_gets_no_connection_is_told_where_and_what_to_do() {
     }
 }
 
+/// The first line and the exit code are those of Mosquitto's clients.
+#[test]
+fn a_client_that_is_refused_without_a_name_is_told_to_give_one() {
+    for (words, asks) in [(&[][..], true), (&["-u", "nobody", "-P", "wrong"], false)] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("it is bound").port().to_string();
+        let broker = thread::spawn(move || {
+            let (mut connection, _) = listener.accept().expect("pub connects");
+            let _ = connection.read(&mut [0; 1_024]).expect("CONNECT");
+            connection.write_all(&[0x20, 2, 0, 5]).expect("CONNACK");
+        });
+        let place = ["-h", "127.0.0.1", "-p", &port, "-V", "311", "-t", "pond", "-m", "croak"];
+        let refused = run_anywhere("pub", &[&place[..], words].concat(), b"");
+        broker.join().expect("the connection is closed");
+        let said = String::from_utf8(refused.stderr).expect("text");
+        assert_eq!(refused.status.code(), Some(5), "{said}");
+        assert!(said.starts_with("Connection error: Connection Refused: not authorised.\n"), "{said}");
+        assert_eq!(said.contains(&format!("127.0.0.1:{port} wants a user: -u NAME and -P")), asks, "{said}");
+    }
+}
+
 #[test]
 fn what_was_meant_by_an_unknown_flag_is_said() {
     for (word, advice) in [

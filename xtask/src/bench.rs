@@ -36,7 +36,8 @@ const SECTIONS: &[Section] = &[
     Section {
         name: "loadtest",
         title: "loadtest",
-        text: "Half the connections publish as fast as they can, each to one subscriber, 64 messages to a write.",
+        text: "Half the connections publish as fast as they can, each to one subscriber; each write to the socket carries \
+            64 messages.",
         arguments: "loadtest --conns 100,500,1000 --messages 2000 --repeat 3",
         in_short: "loadtest --conns 20 --messages 200",
         configuration: None,
@@ -236,7 +237,8 @@ const SECTIONS: &[Section] = &[
             messages are unacknowledged. The libraries are measured in turn, with Pondhawk as the broker. They do \
             different work: pondhawk-client and paho route each message to its subscription, and rumqttc returns all \
             messages from its event loop. In addition, pondhawk-client validates topics and copies each message, so \
-            that a stored message does not keep a whole read buffer in memory.",
+            that a stored message does not keep a whole read buffer in memory. `cargo xtask bench clients` builds the \
+            program in `target/release`, with the libraries, and runs it.",
         arguments: "client-speed --messages 200000 --repeat 3",
         in_short: "client-speed --messages 2000 --repeat 1",
         configuration: None,
@@ -260,6 +262,26 @@ those sections again. Servers are measured in turn, round after round, so that o
 of them alike: ratios vary less than absolute figures. On two processors, the server runs on the first and the load generator
 on the second; a star marks a rate that the generator may have limited. The relay forwards bytes without a protocol, which
 shows the cost of the sockets alone. Unless a table says otherwise, nothing was lost, duplicated or out of order.
+
+## How to read the tables
+
+- **At 2bc9ebf6** names the commit of Pondhawk that was measured.
+- **messages/s** counts deliveries: a message to ten subscribers counts ten times. pingtest counts requests and replies, but not
+  the copies for wildcard subscribers. Messages for sessions that are away count once, when the broker acknowledges them. The
+  sections about the ledger and the journal count published messages.
+- **The factor in brackets** is the figure relative to the first server of the same column.
+- **Payloads** have 16 bytes, if neither the command nor the text says otherwise. Those of the sections about the ledger,
+  recovery and sessions that are away have 100 bytes, or the number in the table. Those of the client libraries have 100 bytes.
+- **Clients** of a server speak MQTT 3.1.1, at QoS 0 without `--qos` in loadtest, pingtest and slow-consumer. The client
+  libraries speak MQTT 5.0.
+- **Mosquitto** has its default configuration with five changes: `allow_anonymous true`, `max_queued_messages 0`,
+  `max_inflight_messages 0`, `set_tcp_nodelay true` and `log_type none`. Its queues then grow instead of dropping messages, and
+  it does not wait for a subscriber after 20 messages.
+- **The disk** decides about the figures of these sections: the ledger on its journal, the journal alone, the longest commit,
+  recovery, and messages for sessions that are away. Mosquitto keeps these messages in memory.
+- **Commands with `--data-dir`** leave a directory `data` in the working directory. Remove it before the next run. Commands
+  without `--data-dir` were measured at commits at which the broker then stored nothing on disk. Today the broker stores in
+  its default directory, unless `--in-memory` is given.
 ";
 
 /// Runs each command with few messages, to check that it works and loses nothing. Writes no page.

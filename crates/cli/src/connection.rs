@@ -189,7 +189,11 @@ fn refused(error: ConnectError, settings: &Settings) -> Failure {
                 if version.is_5() { reason.reason().as_str() } else { return_code(code.unwrap_or_default()) };
             let more = [text, server_reference.map(|server| format!("use {server}"))];
             let more: String = more.iter().flatten().map(|more| format!(" ({})", Shown(more))).collect();
-            Failure::with_code(format!("Connection error: {what}{more}"), code.unwrap_or(1))
+            let failure = Failure::with_code(format!("Connection error: {what}{more}"), code.unwrap_or(1));
+            match login_advice(code.unwrap_or_default(), settings) {
+                Some(advice) => failure.advise(advice),
+                None => failure,
+            }
         }
         ConnectError::Ended(Ended::Io(error)) => transport::unreachable(&error, settings),
         ConnectError::Ended(ended @ (Ended::Closed | Ended::Violation(_) | Ended::TimedOut(_))) => {
@@ -197,6 +201,14 @@ fn refused(error: ConnectError, settings: &Settings) -> Failure {
         }
         other => Failure::new(format!("Error: {other}")),
     }
+}
+
+/// Hint for a login that was refused. The codes are those of MQTT 3.1.1 and of MQTT 5.0.
+fn login_advice(code: u8, settings: &Settings) -> Option<String> {
+    let is_about_login = matches!(code, 4 | 5 | 0x86 | 0x87);
+    let is_anonymous = settings.session.user_name.is_none() && settings.session.password.is_none();
+    let broker = broker(settings);
+    (is_about_login && is_anonymous).then(|| format!("{broker} wants a user: -u NAME and -P PASSWORD."))
 }
 
 /// Texts of Mosquitto's clients for the return codes of MQTT 3.1 and 3.1.1.

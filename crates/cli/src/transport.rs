@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io;
 use std::net::IpAddr;
 
-use client::rustls::CipherSuite;
+use client::rustls::{self, AlertDescription, CipherSuite};
 use client::{Endpoint, Layer, Proxy, TlsError, TlsOptions, TlsVersion, TransportError, WebSocket};
 
 use crate::connection;
@@ -159,7 +159,26 @@ pub(crate) fn unreachable(error: &io::Error, settings: &Settings) -> Failure {
             Failure::new(text).advise(format!("Nothing at {next} speaks QUIC, or UDP does not get through."))
         }
         Some(_) => Failure::new(text),
-        None => Failure::new(text).advise(unanswered(settings)),
+        None => match late_alert(error) {
+            // With TLS 1.3 the server rejects the client behind the handshake of the client.
+            Some(AlertDescription::CertificateRequired) => {
+                let remedy = "it wants a certificate of this client (--cert and --key)";
+                Failure::with_code(text, TLS).advise(format!("{next} has ended TLS: {remedy}."))
+            }
+            Some(_) => {
+                let cause = "it may not accept the certificate of this client (--cert and --key)";
+                Failure::with_code(text, TLS).advise(format!("{next} has ended TLS: {cause}."))
+            }
+            None => Failure::new(text).advise(unanswered(settings)),
+        },
+    }
+}
+
+/// The alert by which the server has ended TLS.
+fn late_alert(error: &io::Error) -> Option<AlertDescription> {
+    match error.get_ref().and_then(|inner| inner.downcast_ref()) {
+        Some(rustls::Error::AlertReceived(alert)) => Some(*alert),
+        _ => None,
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use config::{Flags, Machine};
 
 use crate::access::AccessFiles;
+use crate::certificates::Certificates;
 use crate::file::{self, Failure};
 use crate::files_read::FilesRead;
 use crate::{origin, variables};
@@ -19,7 +20,7 @@ pub(crate) struct Checked {
     pub(crate) settings: String,
 }
 
-/// Checks a configuration file, with the files of users and rules that it names.
+/// Checks a configuration file, with the files of users, rules, certificates, keys and revocation lists that it names.
 ///
 /// # Errors
 /// One of the files cannot be read or is not valid.
@@ -28,6 +29,7 @@ pub(crate) fn check(path: &Path, machine: &Machine) -> Result<Checked, Failure> 
     let loaded = file::load(Some(path), &flags, machine, &FilesRead::default())?;
     let explain = |error: io::Error| Failure::Access(origin::with_place(&loaded, &error.to_string()));
     AccessFiles::open(&loaded.config).map_err(explain)?;
+    Certificates::open(&loaded.config.listeners).map_err(explain)?;
     let name = path.display();
     let mut verdict = match &loaded.translated {
         None => format!("{name} is good; with the defaults of this machine it comes to:\n"),

@@ -28,6 +28,9 @@ const CLIENT_DAYS: u32 = 10 * 365;
 /// Maximum length of a common name (RFC 5280, ub-common-name).
 const NAME_BYTES_MAX: usize = 64;
 
+/// A name that every server certificate has, for clients on the machine of the broker.
+const THIS_MACHINE: &str = "localhost";
+
 const CA: &str = "ca";
 const SERVER: &str = "server";
 
@@ -38,7 +41,12 @@ const SERVER: &str = "server";
 pub(crate) fn init(dir: &Path, hosts: &[String]) -> Result<String, String> {
     let [first, ..] = hosts else { return Err("a server certificate needs a --host".to_owned()) };
     hosts.iter().try_for_each(|host| check_host(host))?;
-    let (server, server_until) = leaf(short(first), hosts, ExtendedKeyUsagePurpose::ServerAuth, SERVER_DAYS)?;
+    let mut names = hosts.to_vec();
+    if !hosts.iter().any(|host| host == THIS_MACHINE) {
+        names.push(THIS_MACHINE.to_owned());
+    }
+    let (server, server_until) =
+        leaf(short(first), &names, ExtendedKeyUsagePurpose::ServerAuth, SERVER_DAYS)?;
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, format!("Pondhawk authority for {}", short(first)));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -62,15 +70,15 @@ pub(crate) fn init(dir: &Path, hosts: &[String]) -> Result<String, String> {
         "# Made an authority (until {authority_until}) and a certificate of the server (until {server_until}) in {}.\n\
          # Keep {ca_key} secret: whoever has it can make certificates that your devices trust.\n\
          \n\
-         # In pondhawk.toml; everybody who reaches the address may publish and subscribe:\n\
+         # In pondhawk.toml:\n\
          [[listener]]\n\
          address = \"0.0.0.0:8883\"\n\
-         allow_anonymous = true\n\
          tls_certificate = {pem:?}\n\
          tls_key = {key:?}\n\
          \n\
-         # To try it:\n\
-         # pondhawk sub --cafile {ca} -h {first} -p 8883 -t 'pond/#' -v\n\
+         # To try it on this machine:\n\
+         # pondhawk sub --cafile {ca} -h localhost -p 8883 -t 'pond/#' -v\n\
+         # Other machines need a user (pondhawk user add NAME --config pondhawk.toml), and -h {first}.\n\
          # A certificate for a device: pondhawk certs client {} NAME\n",
         dir.display(),
         dir.display(),

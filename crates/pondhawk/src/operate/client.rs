@@ -35,14 +35,15 @@ impl Server {
     pub(crate) fn find(place: &Place) -> io::Result<Self> {
         let flags = Flags { environment: crate::environment(), ..Flags::default() };
         let loaded = file::load(place.config.as_deref(), &flags, &Machine::detect(), &FilesRead::default());
-        let config = loaded.map_err(|failure| io::Error::other(failure.render(false)))?.config;
+        let config = loaded.map_err(|failure| io::Error::other(without_title(failure.render(false))))?.config;
         let configured = config.admin.address.as_ref().map(ToString::to_string);
         let address = place.admin.clone().or(configured).unwrap_or_else(|| ADDRESS.to_owned());
         let from_config = config.admin.admin_token_file.clone();
         let generated = || config.data_dir.as_ref().map(|directory| directory.join(TOKEN_FILE));
         let file = place.token_file.clone().or(from_config).or_else(generated);
         let file = file.ok_or_else(|| io::Error::other("name a file with a token: --token-file FILE"))?;
-        Ok(Self { address, token: read_token(&file)? })
+        let is_configured = place.admin.is_some() || config.admin.address.is_some();
+        Ok(Self { address, token: read_token(&file, is_configured)? })
     }
 
     /// Sends a request, and returns the body of the answer.
@@ -90,14 +91,23 @@ impl Server {
     }
 }
 
-/// The first token of a file.
-fn read_token(path: &PathBuf) -> io::Result<String> {
+/// The text of a failure whose title the caller writes again.
+fn without_title(text: String) -> String {
+    text.strip_prefix("error: ").map(str::to_owned).unwrap_or(text)
+}
+
+/// The first token of a file. `is_configured` says whether anything names an admin server.
+fn read_token(path: &PathBuf, is_configured: bool) -> io::Result<String> {
     let explain = |error: &dyn std::fmt::Display| {
-        io::Error::other(format!(
-            "no token in {}: {error} (--token-file FILE names another one)",
-            path.display()
-        ))
+        let shown = path.display();
+        io::Error::other(format!("no token in {shown}: {error} (--token-file FILE names another one)"))
     };
+    if !is_configured && !path.exists() {
+        return Err(io::Error::other(format!(
+            "no configuration names an admin server: -c FILE names the broker's configuration; if it has no [admin], \
+             add `[admin]` with `address = \"{ADDRESS}\"` and restart the broker"
+        )));
+    }
     let text = fs::read_to_string(path).map_err(|error| explain(&error))?;
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let token = lines.next().ok_or_else(|| explain(&"the file is empty"))?;
