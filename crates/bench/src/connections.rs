@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mio::event::Event;
@@ -13,7 +14,9 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::crew::Crew;
 use crate::error::{Error, Result};
+use crate::layers::ClientStack;
 use crate::link::{Link, READ_LEN, Received};
+use crate::measure::Target;
 
 /// Connections from one source address before the next one is taken: fewer than there are ephemeral ports.
 const CONNECTIONS_PER_SOURCE: usize = 20_000;
@@ -80,25 +83,28 @@ pub(crate) struct Connections {
     links: Vec<Link>,
     buffer: Vec<u8>,
     address: SocketAddr,
+    /// The layers of each connection, if it has any.
+    stack: Option<Arc<ClientStack>>,
     worker: usize,
     /// Number of connections that were cut.
     cut: usize,
 }
 
 impl Connections {
-    /// Connections to `address`, over which packets of up to `packet_len_max` bytes will come.
+    /// Connections to `target`, over which packets of up to `packet_len_max` bytes will come.
     ///
     /// `worker` is the number of this thread: each takes other source addresses when ports run short.
     ///
     /// # Errors
     /// If the system has no poller left.
-    pub(crate) fn new(address: SocketAddr, packet_len_max: usize, worker: usize) -> Result<Self> {
+    pub(crate) fn new(target: &Target, packet_len_max: usize, worker: usize) -> Result<Self> {
         let poll = Poll::new().map_err(Error::io("create a poller"))?;
         Ok(Self {
             poll,
             links: Vec::new(),
             buffer: vec![0; READ_LEN + packet_len_max],
-            address,
+            address: target.address,
+            stack: target.stack.clone(),
             worker,
             cut: 0,
         })
@@ -135,7 +141,8 @@ impl Connections {
         self.cut += 1;
     }
 
-    /// Takes at most `bytes` bytes of what has arrived on a connection, and forgets them.
+    /// Takes at most `bytes` bytes of what has arrived on a connection, and forgets them: nothing else may be read
+    /// there afterwards, because layers would miss the bytes.
     pub(crate) fn discard(&mut self, connection: usize, bytes: usize) {
         let bytes = bytes.min(self.buffer.len());
         // Nothing may be there; and a connection that is broken is found out about by who uses it.
@@ -149,7 +156,8 @@ impl Connections {
         let interest = Interest::READABLE | Interest::WRITABLE;
         let registered = self.poll.registry().register(&mut stream, Token(number), interest);
         registered.map_err(Error::io("watch a connection"))?;
-        Ok(Link::new(stream))
+        let layers = self.stack.as_ref().map(|stack| stack.layers()).transpose();
+        Ok(Link::new(stream, layers.map_err(Error::io("begin a handshake"))?))
     }
 
     /// Sends `bytes` on a connection in a write of their own; what the kernel does not take is kept and sent later.
@@ -197,7 +205,7 @@ impl Connections {
     pub(crate) fn close(mut self, farewell: &[u8], patience: Duration) {
         for link in &mut self.links {
             // A connection that is broken already needs no farewell.
-            let _ = link.send(farewell).and_then(|()| link.stream.shutdown(Shutdown::Write));
+            let _ = link.finish(farewell);
         }
         let started = Instant::now();
         let mut open = self.links.len() - self.cut;

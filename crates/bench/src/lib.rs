@@ -3,7 +3,7 @@
 //!
 //! From the outside in: [`run`] is the command; `campaign` measures several servers in turn, round after round;
 //! `measure` is one run of one load against one server; `load` are the loads; `connections` drives them over mio;
-//! `relay` is the built-in ceiling. What a figure means is said in the help of each test (`args`).
+//! `layers` are TLS and WebSocket below them; `relay` is the built-in ceiling. What a figure means is said in the help of each test (`args`).
 //!
 //! The generator must never be the reason for a figure: one poll for up to 1,024 events, and packets that are made
 //! once and only renumbered.
@@ -23,6 +23,7 @@ mod frames;
 mod host;
 mod hostile;
 mod interrupt;
+mod layers;
 mod ledger;
 mod link;
 mod load;
@@ -96,7 +97,7 @@ pub fn run(args: BenchArgs, own_words: &[&str]) -> Result<ExitCode> {
         BenchCommand::SharedQueue(args) => compare(&args.test(), args.beside.comparison, own_words),
         BenchCommand::Storm(args) => compare(&args.test(), args.beside.comparison, own_words),
         BenchCommand::Hostile(args) => hostile::run(args, own_words),
-        BenchCommand::Relay(args) => match Relay::bind(args.begin()?)?.run()? {},
+        BenchCommand::Relay(args) => match Relay::bind(args.own.begin()?, args.stack()?)?.run()? {},
         BenchCommand::Decoy(args) => match Decoy::bind(args.begin()?)?.run()? {},
     }
 }
@@ -119,15 +120,17 @@ fn compare<T: Test>(test: &T, args: ComparisonArgs, own_words: &[&str]) -> Resul
         let what = "the relay knows no acknowledgements: leave --with-relay out, or measure at --qos 0";
         return Err(Error::Arguments(what.to_owned()));
     }
+    let json = args.json.clone();
+    let contenders = args.contenders(own_words);
     let connections = (0..test.sizes().len()).map(|size| test.connections(size)).max().unwrap_or(0);
     host::raise_descriptor_limit(connections)?;
-    let json = args.json.clone();
     let campaign = Campaign {
         rounds: args.repeat,
         generator: Generator { workers: args.threads.into(), cpus: args.pin.clone(), version: args.version },
         server_cpus: args.server_cpu.clone(),
         interrupt: Interrupt::on_signals()?,
-        contenders: args.contenders(own_words),
+        trust: args.layers.trust(&contenders)?,
+        contenders,
     };
     let runs = campaign.run(test);
     // All that was started has ended by now.

@@ -1,8 +1,11 @@
-//! One non-blocking TCP connection with what could not be sent or handled yet.
+//! One non-blocking connection with what could not be sent or handled yet.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::Shutdown;
 
 use mio::net::TcpStream;
+
+use crate::layers::Layers;
 
 /// Most bytes that one read takes.
 pub(crate) const READ_LEN: usize = 64 * 1024;
@@ -15,6 +18,8 @@ pub(crate) struct Link {
     partial: Vec<u8>,
     /// Bytes that the kernel has not accepted yet.
     unsent: Vec<u8>,
+    /// TLS and WebSocket. Without them, bytes pass between MQTT and the socket as they are.
+    layers: Option<Box<Layers>>,
 }
 
 /// Result of one read.
@@ -30,8 +35,8 @@ pub(crate) enum Received {
 }
 
 impl Link {
-    pub(crate) fn new(stream: TcpStream) -> Self {
-        Self { stream, partial: Vec::new(), unsent: Vec::new() }
+    pub(crate) fn new(stream: TcpStream, layers: Option<Layers>) -> Self {
+        Self { stream, partial: Vec::new(), unsent: Vec::new(), layers: layers.map(Box::new) }
     }
 
     /// Reads once into `buffer`, behind the bytes that wait for the rest of their packet.
@@ -50,19 +55,15 @@ impl Link {
                 "the packet is longer than any that was asked for",
             ));
         }
-        let received = loop {
-            match self.stream.read(&mut buffer[kept..kept + READ_LEN]) {
-                Ok(0) => return Ok(Received::Closed),
-                Ok(received) => break received,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Received::Nothing),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+        let place = &mut buffer[kept..kept + READ_LEN];
+        let received = match &mut self.layers {
+            None => read(&mut self.stream, place)?,
+            Some(layers) => layers.read(&mut self.stream, place)?,
         };
+        let Received::Bytes { len, drained } = received else { return Ok(received) };
         buffer[..kept].copy_from_slice(&self.partial);
         self.partial.clear();
-        // Less than asked for means that the socket is empty: saves the read that would say so.
-        Ok(Received::Bytes { len: kept + received, drained: received < READ_LEN })
+        Ok(Received::Bytes { len: kept + len, drained })
     }
 
     /// Keeps bytes of an incomplete packet until the next read.
@@ -71,29 +72,16 @@ impl Link {
         self.partial.extend_from_slice(bytes);
     }
 
-    /// Writes as much of `bytes` as the kernel takes now, in one call, and returns how much that was.
-    #[inline]
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        loop {
-            match self.stream.write(bytes) {
-                Ok(written) => return Ok(written),
-                // A connection that is not established yet takes nothing, and is writable when it is.
-                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
-                    return Ok(0);
-                }
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
     /// Sends `bytes` after all that was sent before; what the kernel does not take is kept for [`Self::flush`].
     ///
     /// # Errors
     /// What the system says of the connection.
     #[inline]
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let written = if self.unsent.is_empty() { self.write(bytes)? } else { 0 };
+        if let Some(layers) = &mut self.layers {
+            return layers.send(&mut self.stream, bytes);
+        }
+        let written = if self.unsent.is_empty() { write(&mut self.stream, bytes)? } else { 0 };
         self.unsent.extend_from_slice(&bytes[written..]);
         Ok(())
     }
@@ -104,19 +92,76 @@ impl Link {
     /// What the system says of the connection.
     #[inline]
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        if self.unsent.is_empty() {
-            return Ok(());
+        if let Some(layers) = &mut self.layers {
+            return layers.flush(&mut self.stream);
         }
-        let unsent = std::mem::take(&mut self.unsent);
-        let written = self.write(&unsent);
-        self.unsent = unsent;
-        self.unsent.drain(..written?);
+        if !self.unsent.is_empty() {
+            let written = write(&mut self.stream, &self.unsent)?;
+            self.unsent.drain(..written);
+        }
         Ok(())
     }
 
     /// Whether bytes wait for the kernel to take them.
     #[inline]
     pub(crate) fn is_behind(&self) -> bool {
-        !self.unsent.is_empty()
+        match &self.layers {
+            None => !self.unsent.is_empty(),
+            Some(layers) => layers.is_behind(),
+        }
+    }
+
+    /// Sends `bytes`, and lets the peer know that nothing follows.
+    ///
+    /// # Errors
+    /// What the system says of the connection.
+    pub(crate) fn finish(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.send(bytes)?;
+        if let Some(layers) = &mut self.layers {
+            layers.end(&mut self.stream)?;
+        }
+        self.stream.shutdown(Shutdown::Write)
+    }
+
+    /// Whether the TLS handshake went on from an earlier one. `None` before its end, and without TLS.
+    pub(crate) fn is_resumed(&self) -> Option<bool> {
+        self.layers.as_ref()?.is_resumed()
+    }
+}
+
+/// Reads once.
+///
+/// # Errors
+/// What the system says of the connection.
+#[inline]
+pub(crate) fn read(socket: &mut impl Read, buffer: &mut [u8]) -> io::Result<Received> {
+    loop {
+        match socket.read(buffer) {
+            Ok(0) => return Ok(Received::Closed),
+            // Less than asked for means that the socket is empty: saves the read that would say so.
+            Ok(len) => return Ok(Received::Bytes { len, drained: len < buffer.len() }),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Received::Nothing),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Writes as much of `bytes` as the kernel takes now, in one call, and returns how much that was.
+///
+/// # Errors
+/// What the system says of the connection.
+#[inline]
+pub(crate) fn write(socket: &mut impl Write, bytes: &[u8]) -> io::Result<usize> {
+    loop {
+        match socket.write(bytes) {
+            Ok(written) => return Ok(written),
+            // A connection that is not established yet takes nothing, and is writable when it is.
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::NotConnected) => {
+                return Ok(0);
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
     }
 }
