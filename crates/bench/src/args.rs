@@ -19,8 +19,8 @@ use clap::{ArgAction, Args, Subcommand, value_parser};
 
 pub(crate) use self::disk::{DurableArgs, RecoveryArgs};
 pub(crate) use self::hostile::HostileArgs;
-use self::layers::LayersArgs;
 pub(crate) use self::layers::RelayArgs;
+use self::layers::{HandshakesArgs, LayersArgs};
 use self::offline::OfflineArgs;
 pub use self::shootout::ShootoutArgs;
 use self::trouble::{RetainedFloodArgs, SharedQueueArgs, SlowConsumerArgs, StormArgs};
@@ -149,6 +149,13 @@ pub(crate) enum BenchCommand {
     ///
     /// Over when every client has its CONNACK and its SUBACK again.
     Storm(StormArgs),
+    /// TLS handshakes: full ones, and those that resume a session
+    ///
+    /// Clients connect, shake hands, send CONNECT, and leave when they have their CONNACK. Counted are those that get
+    /// there, and latency is from the first packet to CONNACK. In the column “resumed” each client has the session of
+    /// the client before it, and a server that makes a full handshake fails the run. With --rate, so many handshakes are
+    /// made per second, beside innocent clients whose latency is measured.
+    Handshakes(HandshakesArgs),
     /// Messages at QoS 1 for sessions whose clients are away, who then come back and must get all of them
     ///
     /// Counted are messages that are acknowledged to their publishers, until the last one is; then the clock stops.

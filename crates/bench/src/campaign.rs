@@ -130,8 +130,8 @@ mod tests {
     use crate::exchange::Quality;
     use crate::layers::{Over, ServerStack, TrustArgs, server_config};
     use crate::load::{
-        ChurnPlace, ChurnPlan, FloodTest, IdleTest, InnocentPlan, ManyTest, Pattern, PingtestSize,
-        PingtestTest, SlowConsumerTest, Storm, TroubleTest,
+        ChurnPlace, ChurnPlan, FloodTest, HandshakeTest, Handshakes, IdleTest, InnocentPlan, ManyTest,
+        Pattern, PingtestSize, PingtestTest, SlowConsumerTest, Storm, TroubleTest,
     };
     use crate::relay::Relay;
     use crate::server::RunningServer;
@@ -222,6 +222,19 @@ mod tests {
         for over in [Over::Tls, Over::Ws, Over::Wss] {
             assert_eq!(messages_over(over, &test, Version::V5), [0; 6]);
         }
+    }
+
+    #[test]
+    fn handshakes_are_full_or_resumed_as_asked_for() {
+        let handshakes = Handshakes { count: 100, at_once: 5, rate: None };
+        for over in [Over::Tls, Over::Wss] {
+            let test = HandshakeTest { handshakes: handshakes.clone(), version: Version::V5 };
+            assert_eq!(messages_over(over, &test, Version::V5), [100; 4]);
+        }
+        let innocents = InnocentPlan { pairs: 2, rate: 1_000.0, duration: Duration::from_millis(100) };
+        let trouble = Handshakes { rate: Some(1_000.0), ..handshakes };
+        let test = TroubleTest { trouble, innocents, version: Version::V5 };
+        assert_eq!(messages_over(Over::Tls, &test, Version::V5), [0; 8]);
     }
 
     #[test]

@@ -85,7 +85,11 @@ pub(crate) struct Connections {
     address: SocketAddr,
     /// The layers of each connection, if it has any.
     stack: Option<Arc<ClientStack>>,
+    /// The same for each number, if connections keep their sessions.
+    sessions: Option<Vec<Arc<ClientStack>>>,
     worker: usize,
+    /// Number of connections that were opened, also again.
+    opened: usize,
     /// Number of connections that were cut.
     cut: usize,
 }
@@ -105,9 +109,16 @@ impl Connections {
             buffer: vec![0; READ_LEN + packet_len_max],
             address: target.address,
             stack: target.stack.clone(),
+            sessions: None,
             worker,
+            opened: 0,
             cut: 0,
         })
+    }
+
+    /// Lets each connection go on from the TLS session of the one before it with the same number.
+    pub(crate) fn keep_sessions(&mut self) {
+        self.sessions = Some(Vec::new());
     }
 
     /// Opens another connection and sends `bytes` on it once it is established. Returns its number.
@@ -132,6 +143,17 @@ impl Connections {
         self.send(connection, bytes)
     }
 
+    /// Sends `farewell` and ends a connection, which is to be opened again.
+    pub(crate) fn finish(&mut self, connection: usize, farewell: &[u8]) {
+        // A connection that is broken already needs no farewell.
+        let _ = self.links[connection].finish(farewell);
+    }
+
+    /// Whether the TLS handshake of a connection went on from an earlier one. `None` before its end, and without TLS.
+    pub(crate) fn is_resumed(&self, connection: usize) -> Option<bool> {
+        self.links[connection].is_resumed()
+    }
+
     /// Ends a connection without a farewell, for good.
     pub(crate) fn cut(&mut self, connection: usize) {
         let link = &mut self.links[connection];
@@ -150,13 +172,21 @@ impl Connections {
     }
 
     /// A connection that is being established, to be watched under this number.
-    fn link(&self, number: usize) -> Result<Link> {
+    fn link(&mut self, number: usize) -> Result<Link> {
         let refused = |error| Error::Server(format!("cannot be reached at {} ({error})", self.address));
-        let mut stream = self.connect(number).map_err(refused)?;
+        let mut stream = self.connect(self.opened).map_err(refused)?;
+        self.opened += 1;
         let interest = Interest::READABLE | Interest::WRITABLE;
         let registered = self.poll.registry().register(&mut stream, Token(number), interest);
         registered.map_err(Error::io("watch a connection"))?;
-        let layers = self.stack.as_ref().map(|stack| stack.layers()).transpose();
+        let stack = match (&self.stack, &mut self.sessions) {
+            (Some(stack), Some(own)) => {
+                own.resize_with(own.len().max(number + 1), || Arc::new(stack.with_sessions()));
+                Some(&own[number])
+            }
+            (stack, _) => stack.as_ref(),
+        };
+        let layers = stack.map(|stack| stack.layers()).transpose();
         Ok(Link::new(stream, layers.map_err(Error::io("begin a handshake"))?))
     }
 
@@ -225,11 +255,11 @@ impl Connections {
         }
     }
 
-    fn connect(&self, number: usize) -> io::Result<TcpStream> {
+    fn connect(&self, opened: usize) -> io::Result<TcpStream> {
         let socket = Socket::new(Domain::for_address(self.address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_nonblocking(true)?;
         socket.set_tcp_nodelay(true)?;
-        if let Some(source) = source_address(self.address, self.worker, number) {
+        if let Some(source) = source_address(self.address, self.worker, opened) {
             share_source_ports(&socket)?;
             socket.bind(&SocketAddr::new(source, 0).into())?;
         }
@@ -313,9 +343,10 @@ fn is_at_its_end(link: &mut Link, buffer: &mut [u8]) -> bool {
     }
 }
 
-/// The address that connection `number` of a thread comes from, if it has to be another than the system's choice.
-fn source_address(server: SocketAddr, worker: usize, number: usize) -> Option<IpAddr> {
-    let block = number / CONNECTIONS_PER_SOURCE;
+/// The address that a connection of a thread comes from, which has `opened` so many before it; `None` is the system's
+/// choice. The system remembers ports of closed connections for a minute.
+fn source_address(server: SocketAddr, worker: usize, opened: usize) -> Option<IpAddr> {
+    let block = opened / CONNECTIONS_PER_SOURCE;
     let is_local = matches!(server.ip(), IpAddr::V4(address) if address.is_loopback());
     if !is_local || (worker == 0 && block == 0) {
         return None;

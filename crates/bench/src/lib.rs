@@ -96,6 +96,10 @@ pub fn run(args: BenchArgs, own_words: &[&str]) -> Result<ExitCode> {
         }
         BenchCommand::SharedQueue(args) => compare(&args.test(), args.beside.comparison, own_words),
         BenchCommand::Storm(args) => compare(&args.test(), args.beside.comparison, own_words),
+        BenchCommand::Handshakes(args) => match args.beside() {
+            Some(test) => compare(&test, args.comparison, own_words),
+            None => compare(&args.test(), args.comparison, own_words),
+        },
         BenchCommand::Hostile(args) => hostile::run(args, own_words),
         BenchCommand::Relay(args) => match Relay::bind(args.own.begin()?, args.stack()?)?.run()? {},
         BenchCommand::Decoy(args) => match Decoy::bind(args.begin()?)?.run()? {},
@@ -122,6 +126,9 @@ fn compare<T: Test>(test: &T, args: ComparisonArgs, own_words: &[&str]) -> Resul
     }
     let json = args.json.clone();
     let contenders = args.contenders(own_words);
+    if test.needs_tls() && !contenders.iter().all(|contender| contender.over.has_tls()) {
+        return Err(Error::Arguments("the test is about TLS: --over tls or --over wss".to_owned()));
+    }
     let connections = (0..test.sizes().len()).map(|size| test.connections(size)).max().unwrap_or(0);
     host::raise_descriptor_limit(connections)?;
     let campaign = Campaign {
@@ -137,7 +144,14 @@ fn compare<T: Test>(test: &T, args: ComparisonArgs, own_words: &[&str]) -> Resul
     campaign.interrupt.take_effect()?;
     let runs = runs?;
     let servers = campaign.contenders.into_iter().map(|contender| contender.name).collect();
-    let report = Report { title: test.title(), servers, sizes: test.sizes(), control: test.control(), runs };
+    let report = Report {
+        title: test.title(),
+        servers,
+        sizes: test.sizes(),
+        counted: test.counted(),
+        control: test.control(),
+        runs,
+    };
     print!("{}", report.table());
     if let Some(path) = json {
         fs::write(&path, report.json()).map_err(Error::io(format!("write {}", path.display())))?;

@@ -154,6 +154,9 @@ impl Generator {
         }
         let packet_len_max = part.packet_len_max().max(SETUP_PACKET_LEN_MAX);
         let mut connections = Connections::new(target, packet_len_max, worker)?;
+        if part.keeps_sessions() {
+            connections.keep_sessions();
+        }
         let clients = part.clients();
         let is_set_up = connections.drive(&mut Setup::new(&clients, self.version), crew, SETUP_PATIENCE)?;
         if !is_set_up && !crew.has_failed() {

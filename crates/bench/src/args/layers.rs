@@ -1,12 +1,14 @@
-//! The command line of layers, and that of the relay.
+//! The command lines of layers, of handshakes, and of the relay.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, value_parser};
 
-use super::OwnServerArgs;
+use super::{ComparisonArgs, OwnServerArgs, positive, seconds};
 use crate::error::{Error, Result};
 use crate::layers::{Over, ServerStack, Trust, TrustArgs, server_config};
+use crate::load::{HandshakeTest, Handshakes, InnocentPlan, TroubleTest};
 use crate::server::Contender;
 
 /// Layers between TCP and MQTT, with the flags of TLS.
@@ -20,6 +22,32 @@ pub(crate) struct LayersArgs {
     pub(crate) over: Over,
     #[command(flatten)]
     trust: TrustArgs,
+}
+
+#[derive(Debug, Args)]
+// Without TLS there is nothing to measure.
+#[command(disable_version_flag = true, mut_arg("over", |over| over.default_value("tls")))]
+pub(crate) struct HandshakesArgs {
+    /// Number of handshakes
+    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = value_parser!(u64).range(1..))]
+    count: u64,
+    /// Number of connections at a time
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = value_parser!(u32).range(1..=100_000))]
+    at_once: u32,
+    /// Handshakes per second, evenly spaced, beside innocent clients; without a rate as fast as the server answers
+    #[arg(long, value_name = "R", value_parser = positive)]
+    rate: Option<f64>,
+    /// Pairs of innocent clients: each publishes to its partner on schedule, at QoS 0
+    #[arg(long, value_name = "P", default_value_t = 8, value_parser = value_parser!(u32).range(1..), requires = "rate")]
+    innocents: u32,
+    /// Messages per second of all innocent pairs together
+    #[arg(long, value_name = "R", default_value = "2000", value_parser = positive, requires = "rate")]
+    innocent_rate: f64,
+    /// Seconds that the innocent talk without handshakes
+    #[arg(long, value_name = "SECS", default_value = "3", value_parser = seconds, requires = "rate")]
+    duration: Duration,
+    #[command(flatten)]
+    pub(crate) comparison: ComparisonArgs,
 }
 
 #[derive(Debug, Args)]
@@ -52,6 +80,25 @@ impl LayersArgs {
         let speaks_tls = contenders.iter().any(|contender| contender.over.has_tls());
         let makes_certificates = contenders.iter().any(Contender::needs_certificate);
         Trust::new(&self.trust, speaks_tls, makes_certificates)
+    }
+}
+
+impl HandshakesArgs {
+    /// The test without innocent clients.
+    pub(crate) fn test(&self) -> HandshakeTest {
+        HandshakeTest { handshakes: self.handshakes(), version: self.comparison.version }
+    }
+
+    /// The test beside innocent clients, if there is a rate.
+    pub(crate) fn beside(&self) -> Option<TroubleTest<Handshakes>> {
+        self.rate?;
+        let (pairs, rate, duration) = (self.innocents, self.innocent_rate, self.duration);
+        let innocents = InnocentPlan { pairs, rate, duration };
+        Some(TroubleTest { trouble: self.handshakes(), innocents, version: self.comparison.version })
+    }
+
+    fn handshakes(&self) -> Handshakes {
+        Handshakes { count: self.count, at_once: self.at_once, rate: self.rate }
     }
 }
 

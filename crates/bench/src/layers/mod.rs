@@ -17,6 +17,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
 
 use clap::ValueEnum;
+use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ServerConfig};
 
@@ -27,6 +28,9 @@ pub(crate) use self::upgrade::Location;
 use self::tls::Tls;
 use self::websocket::WebSocket;
 use crate::link::{Received, write};
+
+/// Sessions that a client remembers, of one server.
+const SESSIONS: usize = 8;
 
 /// Choice of layers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -116,6 +120,16 @@ struct Below {
 }
 
 impl ClientStack {
+    /// The same, with a memory for the sessions of one client.
+    pub(crate) fn with_sessions(&self) -> Self {
+        let remember = |(config, name): &(Arc<ClientConfig>, ServerName<'static>)| {
+            let mut config = ClientConfig::clone(config);
+            config.resumption = Resumption::in_memory_sessions(SESSIONS);
+            (Arc::new(config), name.clone())
+        };
+        Self { tls: self.tls.as_ref().map(remember), websocket: self.websocket.clone() }
+    }
+
     /// The layers of another connection, which begin with a handshake.
     ///
     /// # Errors
