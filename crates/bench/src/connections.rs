@@ -5,7 +5,6 @@ use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mio::event::Event;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 #[cfg(target_os = "linux")]
@@ -90,8 +89,6 @@ pub(crate) struct Connections {
     worker: usize,
     /// Number of connections that were opened, also again.
     opened: usize,
-    /// Number of connections that were cut.
-    cut: usize,
 }
 
 impl Connections {
@@ -112,7 +109,6 @@ impl Connections {
             sessions: None,
             worker,
             opened: 0,
-            cut: 0,
         })
     }
 
@@ -160,7 +156,6 @@ impl Connections {
         // Nobody is told of an end that was wanted here; a connection that is broken already needs none.
         let _ = self.poll.registry().deregister(&mut link.stream);
         let _ = link.stream.shutdown(Shutdown::Both);
-        self.cut += 1;
     }
 
     /// Takes at most `bytes` bytes of what has arrived on a connection, and forgets them: nothing else may be read
@@ -238,20 +233,26 @@ impl Connections {
             let _ = link.finish(farewell);
         }
         let started = Instant::now();
-        let mut open = self.links.len() - self.cut;
+        let mut open = self.links.len();
         let mut links: Vec<Option<Link>> = self.links.into_iter().map(Some).collect();
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
-        while open > 0 && started.elapsed() < patience {
-            if self.poll.poll(&mut events, Some(TURN_MAX)).is_err() {
-                return;
-            }
-            for token in events.iter().map(Event::token) {
+        // The end of a connection that nobody read any more has been announced already.
+        let mut announced: Vec<usize> = (0..links.len()).collect();
+        loop {
+            for number in announced.drain(..) {
                 // The end of one connection may be announced more than once.
-                if links[token.0].as_mut().is_some_and(|link| is_at_its_end(link, &mut self.buffer)) {
-                    links[token.0] = None;
+                if links[number].as_mut().is_some_and(|link| is_at_its_end(link, &mut self.buffer)) {
+                    links[number] = None;
                     open -= 1;
                 }
             }
+            if open == 0 || started.elapsed() >= patience {
+                return;
+            }
+            if self.poll.poll(&mut events, Some(TURN_MAX)).is_err() {
+                return;
+            }
+            announced.extend(events.iter().map(|event| event.token().0));
         }
     }
 

@@ -125,6 +125,7 @@ fn compare<T: Test>(test: &T, args: ComparisonArgs, own_words: &[&str]) -> Resul
         return Err(Error::Arguments(what.to_owned()));
     }
     let json = args.json.clone();
+    let over = args.layers.title();
     let contenders = args.contenders(own_words);
     if test.needs_tls() && !contenders.iter().all(|contender| contender.over.has_tls()) {
         return Err(Error::Arguments("the test is about TLS: --over tls or --over wss".to_owned()));
@@ -145,7 +146,7 @@ fn compare<T: Test>(test: &T, args: ComparisonArgs, own_words: &[&str]) -> Resul
     let runs = runs?;
     let servers = campaign.contenders.into_iter().map(|contender| contender.name).collect();
     let report = Report {
-        title: test.title(),
+        title: format!("{}{over}", test.title()),
         servers,
         sizes: test.sizes(),
         counted: test.counted(),

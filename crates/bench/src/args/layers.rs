@@ -72,6 +72,14 @@ impl LayersArgs {
         self.over != Over::Tcp || self.trust.is_chosen()
     }
 
+    /// The layers behind the title of a test; empty over TCP alone.
+    pub(crate) fn title(&self) -> String {
+        match self.over {
+            Over::Tcp => String::new(),
+            over => format!(", over {}{}", over.name(), self.trust.title()),
+        }
+    }
+
     /// The means of TLS for these servers.
     ///
     /// # Errors

@@ -64,6 +64,15 @@ impl TrustArgs {
         cafile.is_some() || cert.is_some() || key.is_some() || *insecure || tls_version.is_some()
     }
 
+    /// The version of TLS that was asked for, behind the name of the layers.
+    pub(crate) fn title(&self) -> &'static str {
+        match self.tls_version {
+            None => "",
+            Some(TlsVersion::V1_2) => " (TLS 1.2)",
+            Some(TlsVersion::V1_3) => " (TLS 1.3)",
+        }
+    }
+
     /// The configuration of clients, which also trust the authority in this file, if there is one.
     ///
     /// Each handshake is a full one. A test that measures resumption turns that on.
