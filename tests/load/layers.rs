@@ -1,4 +1,4 @@
-//! `pondhawk bench` over TLS and WebSocket, against listeners that accept nothing else.
+//! `pondhawk bench` over TLS, WebSocket and QUIC, against listeners that accept nothing else.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,12 @@ use pondhawk_tests::{Broker, Options, Program, pondhawk};
 use tempfile::TempDir;
 
 /// The layers, with the keys of a listener that has them.
-const LAYERS: [(&str, &str); 3] = [("tls", "mqtt"), ("ws", "websocket"), ("wss", "websocket")];
+const LAYERS: [(&str, &str); 4] = [
+    ("tls", "address = \"127.0.0.1:0\"\nprotocol = \"mqtt\"\n"),
+    ("ws", "address = \"127.0.0.1:0\"\nprotocol = \"websocket\"\n"),
+    ("wss", "address = \"127.0.0.1:0\"\nprotocol = \"websocket\"\n"),
+    ("quic", "address = \"quic://127.0.0.1:0\"\n"),
+];
 
 /// A certificate for 127.0.0.1, with its key.
 struct Certificate(TempDir);
@@ -31,8 +36,8 @@ impl Certificate {
     }
 
     /// A broker with a listener that accepts these layers only.
-    fn broker(&self, shards: u16, layers: &str, protocol: &str) -> Broker {
-        let mut settings = format!("[[listener]]\naddress = \"127.0.0.1:0\"\nprotocol = \"{protocol}\"\n");
+    fn broker(&self, shards: u16, layers: &str, keys: &str) -> Broker {
+        let mut settings = format!("[[listener]]\n{keys}");
         if layers != "ws" {
             settings += &format!("tls_certificate = {:?}\ntls_key = {:?}\n", self.chain(), self.key());
         }
@@ -66,8 +71,12 @@ fn run(test: &[&str], each: &[&[&str]]) -> Vec<String> {
 
 #[test]
 fn every_message_of_a_loadtest_arrives_once_and_in_order_over_all_layers() {
-    let each: [&[&str]; 4] =
-        [&["--qos", "0"], &["--qos", "1"], &["--qos", "2", "--version", "5"], &["--payload", "40000"]];
+    let each: [&[&str]; 4] = [
+        &["--qos", "0"],
+        &["--qos", "1"],
+        &["--qos", "2", "--version", "5"],
+        &["--payload", "20000", "--per-write", "3"],
+    ];
     run(&["loadtest", "--conns", "20", "--messages", "200", "--window", "30"], &each);
 }
 
@@ -134,7 +143,7 @@ fn handshakes_are_counted_alone_and_beside_innocent_clients() {
 #[test]
 fn a_server_that_nobody_vouches_for_fails() {
     let certificate = Certificate::make();
-    let broker = certificate.broker(1, "tls", "mqtt");
+    let broker = certificate.broker(1, "tls", LAYERS[0].1);
     let address = broker.address();
     let outcome = |arguments: &[&str]| {
         let mut bench = Command::new(pondhawk());

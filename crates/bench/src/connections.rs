@@ -1,12 +1,12 @@
 //! All connections of one thread of the generator, and the loop that drives a load over them.
 
-use std::io::{self, Read};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use mio::net::TcpStream;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Poll, Token};
 #[cfg(target_os = "linux")]
 use nix::sys::socket::{setsockopt, sockopt::IpBindAddressNoPort};
 use socket2::{Domain, Protocol, Socket, Type};
@@ -25,6 +25,9 @@ const EVENTS_PER_TURN: usize = 1024;
 
 /// Longest time without looking whether the run is over or has failed elsewhere.
 const TURN_MAX: Duration = Duration::from_millis(100);
+
+/// Time between two looks at the timers of QUIC.
+const SERVICE_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A load: handles received bytes, and publishes.
 pub(crate) trait Load {
@@ -89,6 +92,8 @@ pub(crate) struct Connections {
     worker: usize,
     /// Number of connections that were opened, also again.
     opened: usize,
+    /// The latest look at the timers of QUIC.
+    served: Instant,
 }
 
 impl Connections {
@@ -109,6 +114,7 @@ impl Connections {
             sessions: None,
             worker,
             opened: 0,
+            served: Instant::now(),
         })
     }
 
@@ -153,27 +159,20 @@ impl Connections {
     /// Ends a connection without a farewell, for good.
     pub(crate) fn cut(&mut self, connection: usize) {
         let link = &mut self.links[connection];
-        // Nobody is told of an end that was wanted here; a connection that is broken already needs none.
-        let _ = self.poll.registry().deregister(&mut link.stream);
-        let _ = link.stream.shutdown(Shutdown::Both);
+        // Nobody is told of an end that was wanted here.
+        let _ = link.deregister(self.poll.registry());
+        link.cut();
     }
 
     /// Takes at most `bytes` bytes of what has arrived on a connection, and forgets them: nothing else may be read
     /// there afterwards, because layers would miss the bytes.
     pub(crate) fn discard(&mut self, connection: usize, bytes: usize) {
         let bytes = bytes.min(self.buffer.len());
-        // Nothing may be there; and a connection that is broken is found out about by who uses it.
-        let _ = self.links[connection].stream.read(&mut self.buffer[..bytes]);
+        self.links[connection].discard(&mut self.buffer[..bytes]);
     }
 
     /// A connection that is being established, to be watched under this number.
     fn link(&mut self, number: usize) -> Result<Link> {
-        let refused = |error| Error::Server(format!("cannot be reached at {} ({error})", self.address));
-        let mut stream = self.connect(self.opened).map_err(refused)?;
-        self.opened += 1;
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        let registered = self.poll.registry().register(&mut stream, Token(number), interest);
-        registered.map_err(Error::io("watch a connection"))?;
         let stack = match (&self.stack, &mut self.sessions) {
             (Some(stack), Some(own)) => {
                 own.resize_with(own.len().max(number + 1), || Arc::new(stack.with_sessions()));
@@ -181,8 +180,21 @@ impl Connections {
             }
             (stack, _) => stack.as_ref(),
         };
-        let layers = stack.map(|stack| stack.layers()).transpose();
-        Ok(Link::new(stream, layers.map_err(Error::io("begin a handshake"))?))
+        let refused = |error| Error::Server(format!("cannot be reached at {} ({error})", self.address));
+        let source = source_address(self.address, self.worker, self.opened);
+        self.opened += 1;
+        let mut link = match stack.map(|stack| (stack, &stack.quic)) {
+            Some((_, Some(quic))) => {
+                Link::quic(quic.connect(self.address, source.unwrap_or(any(self.address))).map_err(refused)?)
+            }
+            layered => {
+                let layers = layered.map(|(stack, _)| stack.layers()).transpose();
+                let stream = connect(self.address, source).map_err(refused)?;
+                Link::new(stream, layers.map_err(Error::io("begin a handshake"))?)
+            }
+        };
+        link.register(self.poll.registry(), Token(number)).map_err(Error::io("watch a connection"))?;
+        Ok(link)
     }
 
     /// Sends `bytes` on a connection in a write of their own; what the kernel does not take is kept and sent later.
@@ -233,6 +245,7 @@ impl Connections {
             let _ = link.finish(farewell);
         }
         let started = Instant::now();
+        let turn_max = self.turn_max();
         let mut open = self.links.len();
         let mut links: Vec<Option<Link>> = self.links.into_iter().map(Some).collect();
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
@@ -249,26 +262,16 @@ impl Connections {
             if open == 0 || started.elapsed() >= patience {
                 return;
             }
-            if self.poll.poll(&mut events, Some(TURN_MAX)).is_err() {
+            if self.poll.poll(&mut events, Some(turn_max)).is_err() {
                 return;
+            }
+            let now = Instant::now();
+            for link in links.iter_mut().flatten() {
+                // An error shows in the next read.
+                let _ = link.serve(now, true);
             }
             announced.extend(events.iter().map(|event| event.token().0));
         }
-    }
-
-    fn connect(&self, opened: usize) -> io::Result<TcpStream> {
-        let socket = Socket::new(Domain::for_address(self.address), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_nonblocking(true)?;
-        socket.set_tcp_nodelay(true)?;
-        if let Some(source) = source_address(self.address, self.worker, opened) {
-            share_source_ports(&socket)?;
-            socket.bind(&SocketAddr::new(source, 0).into())?;
-        }
-        match socket.connect(&self.address.into()) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock || is_in_progress(&error) => {}
-            result => result?,
-        }
-        Ok(TcpStream::from_std(socket.into()))
     }
 
     /// Waits for events and handles them. Returns whether anything arrived that shows progress.
@@ -278,13 +281,17 @@ impl Connections {
             Next::After(duration) => duration.min(TURN_MAX),
             Next::WhenWoken => TURN_MAX,
         };
-        match self.poll.poll(events, Some(timeout)) {
+        match self.poll.poll(events, Some(timeout.min(self.turn_max()))) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(Error::io("poll")(error)),
             _ => {}
         }
         let mut has_received = false;
         for event in events.iter() {
             let connection = event.token().0;
+            if self.is_quic() {
+                has_received |= self.serve(connection, load)?;
+                continue;
+            }
             if event.is_writable() {
                 self.links[connection].flush().map_err(broken(connection))?;
                 if !self.is_behind(connection) {
@@ -295,6 +302,48 @@ impl Connections {
             if has_news && load.reads(connection) {
                 let has_arrived = self.receive(connection, load, event.is_read_closed())?;
                 has_received |= has_arrived && load.shows_progress(connection);
+            }
+        }
+        if self.is_quic() && self.served.elapsed() >= SERVICE_INTERVAL {
+            has_received |= self.serve_due(load)?;
+        }
+        Ok(has_received)
+    }
+
+    fn is_quic(&self) -> bool {
+        self.stack.as_ref().is_some_and(|stack| stack.quic.is_some())
+    }
+
+    /// Longest time without a look at timers, or at the course of the run.
+    fn turn_max(&self) -> Duration {
+        if self.is_quic() { SERVICE_INTERVAL } else { TURN_MAX }
+    }
+
+    /// Does the work of the kernel for a connection of QUIC, and reads it. Returns whether anything arrived that shows
+    /// progress.
+    fn serve(&mut self, connection: usize, load: &mut impl Load) -> Result<bool> {
+        let was_behind = self.is_behind(connection);
+        let has_arrived = if load.reads(connection) {
+            self.receive(connection, load, false)?
+        } else {
+            self.links[connection].serve(Instant::now(), false).map_err(broken(connection))?;
+            false
+        };
+        // Unlike a socket, a stream is full and has room again without an event of the poller.
+        if was_behind && !self.is_behind(connection) {
+            load.handle_writable(connection);
+        }
+        Ok(has_arrived && load.shows_progress(connection))
+    }
+
+    /// The same for all connections whose timers are due.
+    fn serve_due(&mut self, load: &mut impl Load) -> Result<bool> {
+        self.served = Instant::now();
+        let mut has_received = false;
+        for connection in 0..self.links.len() {
+            let link = &mut self.links[connection];
+            if link.serve(self.served, true).map_err(broken(connection))? {
+                has_received |= self.serve(connection, load)?;
             }
         }
         Ok(has_received)
@@ -331,6 +380,26 @@ impl Connections {
             }
         }
     }
+}
+
+fn connect(server: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(server), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    if let Some(source) = source {
+        share_source_ports(&socket)?;
+        socket.bind(&SocketAddr::new(source, 0).into())?;
+    }
+    match socket.connect(&server.into()) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock || is_in_progress(&error) => {}
+        result => result?,
+    }
+    Ok(TcpStream::from_std(socket.into()))
+}
+
+/// Any address of the family of this one.
+fn any(address: SocketAddr) -> IpAddr {
+    if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
 }
 
 /// Reads a link until it is drained; returns whether its end was reached.

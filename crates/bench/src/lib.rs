@@ -53,6 +53,7 @@ use crate::args::{BenchCommand, ComparisonArgs};
 use crate::campaign::Campaign;
 use crate::decoy::Decoy;
 use crate::interrupt::Interrupt;
+use crate::layers::Over;
 use crate::load::{Pattern, Test};
 use crate::measure::Generator;
 use crate::relay::Relay;
@@ -127,7 +128,8 @@ fn compare<T: Test>(test: &T, args: ComparisonArgs, own_words: &[&str]) -> Resul
     let json = args.json.clone();
     let over = args.layers.title();
     let contenders = args.contenders(own_words);
-    if test.needs_tls() && !contenders.iter().all(|contender| contender.over.has_tls()) {
+    if test.needs_tls() && !contenders.iter().all(|contender| matches!(contender.over, Over::Tls | Over::Wss))
+    {
         return Err(Error::Arguments("the test is about TLS: --over tls or --over wss".to_owned()));
     }
     let connections = (0..test.sizes().len()).map(|size| test.connections(size)).max().unwrap_or(0);

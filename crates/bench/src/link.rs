@@ -2,10 +2,13 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::Shutdown;
+use std::time::Instant;
 
+use mio::event::Source;
 use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
 
-use crate::layers::Layers;
+use crate::layers::{Layers, Quic};
 
 /// Most bytes that one read takes.
 pub(crate) const READ_LEN: usize = 64 * 1024;
@@ -13,13 +16,19 @@ pub(crate) const READ_LEN: usize = 64 * 1024;
 /// A connection, edge-triggered: whoever is told that it is readable reads until it is drained.
 #[derive(Debug)]
 pub(crate) struct Link {
-    pub(crate) stream: TcpStream,
+    transport: Transport,
     /// The start of a packet whose end has not arrived.
     partial: Vec<u8>,
-    /// Bytes that the kernel has not accepted yet.
+    /// Bytes that the kernel has not accepted yet, over TCP alone.
     unsent: Vec<u8>,
-    /// TLS and WebSocket. Without them, bytes pass between MQTT and the socket as they are.
-    layers: Option<Box<Layers>>,
+}
+
+#[derive(Debug)]
+enum Transport {
+    Tcp(TcpStream),
+    /// With TLS or WebSocket.
+    Layered(TcpStream, Box<Layers>),
+    Quic(Box<Quic>),
 }
 
 /// Result of one read.
@@ -36,7 +45,72 @@ pub(crate) enum Received {
 
 impl Link {
     pub(crate) fn new(stream: TcpStream, layers: Option<Layers>) -> Self {
-        Self { stream, partial: Vec::new(), unsent: Vec::new(), layers: layers.map(Box::new) }
+        Self::over(match layers {
+            None => Transport::Tcp(stream),
+            Some(layers) => Transport::Layered(stream, Box::new(layers)),
+        })
+    }
+
+    /// A connection of QUIC.
+    pub(crate) fn quic(quic: Quic) -> Self {
+        Self::over(Transport::Quic(Box::new(quic)))
+    }
+
+    fn over(transport: Transport) -> Self {
+        Self { transport, partial: Vec::new(), unsent: Vec::new() }
+    }
+
+    /// Lets the poller report what happens to the socket.
+    ///
+    /// # Errors
+    /// If the system has no room for it.
+    pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
+        registry.register(self.source(), token, Interest::READABLE | Interest::WRITABLE)
+    }
+
+    /// The poller reports nothing more.
+    ///
+    /// # Errors
+    /// If it reports nothing already.
+    pub(crate) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        registry.deregister(self.source())
+    }
+
+    fn source(&mut self) -> &mut dyn Source {
+        match &mut self.transport {
+            Transport::Tcp(stream) | Transport::Layered(stream, _) => stream,
+            Transport::Quic(quic) => quic.socket(),
+        }
+    }
+
+    /// Ends the connection without a farewell.
+    pub(crate) fn cut(&mut self) {
+        match &mut self.transport {
+            // A connection that is broken already needs no end.
+            Transport::Tcp(stream) | Transport::Layered(stream, _) => drop(stream.shutdown(Shutdown::Both)),
+            Transport::Quic(quic) => quic.close(),
+        }
+    }
+
+    /// Reads at most as many bytes as `buffer` has, and forgets them. Over layers, nothing can be read afterwards.
+    pub(crate) fn discard(&mut self, buffer: &mut [u8]) {
+        // Nothing may be there; and a connection that is broken is found out about by who uses it.
+        match &mut self.transport {
+            Transport::Tcp(stream) | Transport::Layered(stream, _) => drop(stream.read(buffer)),
+            Transport::Quic(quic) => drop(quic.read(buffer)),
+        }
+    }
+
+    /// Does what the kernel does for TCP: acknowledges, and sends again. Returns whether anything was due.
+    ///
+    /// # Errors
+    /// What the system says of the connection.
+    pub(crate) fn serve(&mut self, now: Instant, only_if_due: bool) -> io::Result<bool> {
+        let Transport::Quic(quic) = &mut self.transport else { return Ok(false) };
+        if only_if_due && quic.timeout().is_none_or(|due| due > now) {
+            return Ok(false);
+        }
+        quic.serve(now).map(|()| true)
     }
 
     /// Reads once into `buffer`, behind the bytes that wait for the rest of their packet.
@@ -56,9 +130,10 @@ impl Link {
             ));
         }
         let place = &mut buffer[kept..kept + READ_LEN];
-        let received = match &mut self.layers {
-            None => read(&mut self.stream, place)?,
-            Some(layers) => layers.read(&mut self.stream, place)?,
+        let received = match &mut self.transport {
+            Transport::Tcp(stream) => read(stream, place)?,
+            Transport::Layered(stream, layers) => layers.read(stream, place)?,
+            Transport::Quic(quic) => quic.read(place)?,
         };
         let Received::Bytes { len, drained } = received else { return Ok(received) };
         buffer[..kept].copy_from_slice(&self.partial);
@@ -78,10 +153,12 @@ impl Link {
     /// What the system says of the connection.
     #[inline]
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if let Some(layers) = &mut self.layers {
-            return layers.send(&mut self.stream, bytes);
-        }
-        let written = if self.unsent.is_empty() { write(&mut self.stream, bytes)? } else { 0 };
+        let stream = match &mut self.transport {
+            Transport::Tcp(stream) => stream,
+            Transport::Layered(stream, layers) => return layers.send(stream, bytes),
+            Transport::Quic(quic) => return quic.send(bytes),
+        };
+        let written = if self.unsent.is_empty() { write(stream, bytes)? } else { 0 };
         self.unsent.extend_from_slice(&bytes[written..]);
         Ok(())
     }
@@ -92,11 +169,13 @@ impl Link {
     /// What the system says of the connection.
     #[inline]
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        if let Some(layers) = &mut self.layers {
-            return layers.flush(&mut self.stream);
-        }
+        let stream = match &mut self.transport {
+            Transport::Tcp(stream) => stream,
+            Transport::Layered(stream, layers) => return layers.flush(stream),
+            Transport::Quic(quic) => return quic.flush(),
+        };
         if !self.unsent.is_empty() {
-            let written = write(&mut self.stream, &self.unsent)?;
+            let written = write(stream, &self.unsent)?;
             self.unsent.drain(..written);
         }
         Ok(())
@@ -105,9 +184,10 @@ impl Link {
     /// Whether bytes wait for the kernel to take them.
     #[inline]
     pub(crate) fn is_behind(&self) -> bool {
-        match &self.layers {
-            None => !self.unsent.is_empty(),
-            Some(layers) => layers.is_behind(),
+        match &self.transport {
+            Transport::Tcp(_) => !self.unsent.is_empty(),
+            Transport::Layered(_, layers) => layers.is_behind(),
+            Transport::Quic(quic) => quic.is_behind(),
         }
     }
 
@@ -117,15 +197,22 @@ impl Link {
     /// What the system says of the connection.
     pub(crate) fn finish(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.send(bytes)?;
-        if let Some(layers) = &mut self.layers {
-            layers.end(&mut self.stream)?;
+        match &mut self.transport {
+            Transport::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Transport::Layered(stream, layers) => {
+                layers.end(stream)?;
+                stream.shutdown(Shutdown::Write)
+            }
+            Transport::Quic(quic) => quic.finish(),
         }
-        self.stream.shutdown(Shutdown::Write)
     }
 
     /// Whether the TLS handshake went on from an earlier one. `None` before its end, and without TLS.
     pub(crate) fn is_resumed(&self) -> Option<bool> {
-        self.layers.as_ref()?.is_resumed()
+        match &self.transport {
+            Transport::Layered(_, layers) => layers.is_resumed(),
+            Transport::Tcp(_) | Transport::Quic(_) => None,
+        }
     }
 }
 

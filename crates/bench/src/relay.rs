@@ -130,12 +130,11 @@ impl Relay {
         }
     }
 
-    fn add(&mut self, mut stream: TcpStream) -> io::Result<()> {
+    fn add(&mut self, stream: TcpStream) -> io::Result<()> {
         let entry = self.peers.vacant_entry();
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        self.poll.registry().register(&mut stream, Token(entry.key()), interest)?;
         let layers = if self.stack.is_empty() { None } else { Some(self.stack.layers()?) };
-        let link = Link::new(stream, layers);
+        let mut link = Link::new(stream, layers);
+        link.register(self.poll.registry(), Token(entry.key()))?;
         entry.insert(Peer { link, version: None, filters: Vec::new(), feed: None, sources: Vec::new() });
         Ok(())
     }
@@ -285,7 +284,7 @@ impl Relay {
     fn remove(&mut self, key: usize) {
         let Some(mut peer) = self.peers.try_remove(key) else { return };
         // The descriptor is closed in a moment anyway.
-        let _ = self.poll.registry().deregister(&mut peer.link.stream);
+        let _ = peer.link.deregister(self.poll.registry());
         for &source in &peer.sources {
             if let Some(feed) = self.peers.get_mut(source).and_then(|source| source.feed.as_mut()) {
                 feed.targets.retain(|&target| target != key);

@@ -1,8 +1,8 @@
 //! The servers of a comparison: running somewhere, or started for each run.
 
 use std::ffi::OsStr;
-use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::io::{ErrorKind, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -151,6 +151,9 @@ impl Contender {
         trust: &Trust,
         interrupt: &Interrupt,
     ) -> Result<Server> {
+        if self.over == Over::Quic && matches!(self.origin, Origin::Mosquitto | Origin::Relay(_)) {
+            return Err(Error::Server("has no QUIC".to_owned()));
+        }
         let address = free_address()?;
         let mut started = match &self.origin {
             Origin::Running(server) => return server.find(self.over, trust),
@@ -170,7 +173,10 @@ impl Contender {
             }
             Origin::Own(words) => Started::new(own(words, address)?, cpus)?,
         };
-        started.wait_until_it_accepts(address, START_PATIENCE, interrupt)?;
+        match self.over {
+            Over::Quic => started.wait_until(|| takes_datagrams(address), START_PATIENCE, interrupt)?,
+            _ => started.wait_until_it_accepts(address, START_PATIENCE, interrupt)?,
+        }
         let process = started.process();
         let host = address.ip().to_string();
         let stack = trust.stack(self.over, &host, location(&host, address.port(), DEFAULT_PATH))?;
@@ -215,7 +221,11 @@ impl RunningServer {
 
     fn find(&self, over: Over, trust: &Trust) -> Result<Server> {
         let address = SocketAddr::new(self.ip, self.port.unwrap_or(over.default_port()));
-        let found = || address.ip().is_loopback().then(|| Process::listening_on(address)).flatten();
+        let listening = || match over {
+            Over::Quic => Process::receiving_on(address),
+            _ => Process::listening_on(address),
+        };
+        let found = || address.ip().is_loopback().then(listening).flatten();
         let process = self.pid.map(Process::new).or_else(found);
         let stack = trust.stack(over, &self.host, location(&self.host, address.port(), &self.path))?;
         Ok(Server { target: Target { address, stack, process }, _started: None })
@@ -328,6 +338,15 @@ impl Started {
         patience: Duration,
         interrupt: &Interrupt,
     ) -> Result<()> {
+        self.wait_until(|| accepts(address), patience, interrupt)
+    }
+
+    fn wait_until(
+        &mut self,
+        is_up: impl Fn() -> bool,
+        patience: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
         let started = Instant::now();
         while started.elapsed() < patience {
             interrupt.check()?;
@@ -336,7 +355,7 @@ impl Started {
                     format!("ended with {status} before it accepted connections; run its command by hand");
                 return Err(Error::Server(how));
             }
-            if accepts(address) {
+            if is_up() {
                 return Ok(());
             }
             thread::sleep(LOOK_INTERVAL);
@@ -370,6 +389,19 @@ impl Drop for Started {
 pub(crate) fn accepts(address: SocketAddr) -> bool {
     TcpStream::connect_timeout(&address, START_PATIENCE)
         .is_ok_and(|stream| stream.local_addr().is_ok_and(|own| own != address))
+}
+
+/// Whether somebody takes datagrams there. Otherwise the system answers the first one.
+fn takes_datagrams(address: SocketAddr) -> bool {
+    let probe = || {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        socket.connect(address)?;
+        // No server of QUIC answers this.
+        socket.send(&[0])?;
+        socket.set_read_timeout(Some(LOOK_INTERVAL))?;
+        socket.recv(&mut [0])
+    };
+    probe().is_err_and(|error: io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
 }
 
 fn name_and_rest<'a>(text: &'a str, rest: &str) -> std::result::Result<(String, &'a str), String> {

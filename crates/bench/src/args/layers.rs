@@ -116,6 +116,9 @@ impl RelayArgs {
     /// # Errors
     /// If there is no certificate for TLS, or it cannot be used.
     pub(crate) fn stack(&self) -> Result<ServerStack> {
+        if self.over == Over::Quic {
+            return Err(Error::Arguments("the relay has no QUIC".to_owned()));
+        }
         let tls = match (&self.cert, &self.key) {
             _ if !self.over.has_tls() => None,
             (Some(certificate), Some(key)) => Some(server_config(certificate, key)?),

@@ -1,13 +1,15 @@
-//! The layers between a socket and MQTT: TLS, WebSocket, or WebSocket over TLS, from either end.
+//! The layers between a socket and MQTT: TLS, WebSocket, or WebSocket over TLS, from either end; and QUIC for clients.
 //!
 //! ```text
 //! socket ── TLS ── WebSocket ── MQTT
+//! datagrams ────── QUIC ─────── MQTT
 //! ```
 //!
 //! A connection over TCP alone has none of this: a [`Link`](crate::link::Link) asks once per read and once per write.
 
 mod certificates;
 mod frames;
+mod quic;
 mod tls;
 mod trust;
 mod upgrade;
@@ -22,6 +24,7 @@ use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ServerConfig};
 
 pub(crate) use self::certificates::Certificates;
+pub(crate) use self::quic::{Quic, QuicStack};
 pub(crate) use self::trust::{Trust, TrustArgs, server_config};
 pub(crate) use self::upgrade::Location;
 
@@ -44,6 +47,8 @@ pub(crate) enum Over {
     Ws,
     /// MQTT over WebSocket over TLS
     Wss,
+    /// MQTT over QUIC, in its first bidirectional stream
+    Quic,
 }
 
 impl Over {
@@ -54,6 +59,7 @@ impl Over {
             "mqtts" | "ssl" | "tls" => Some(Self::Tls),
             "ws" => Some(Self::Ws),
             "wss" => Some(Self::Wss),
+            "quic" => Some(Self::Quic),
             _ => None,
         }
     }
@@ -65,11 +71,13 @@ impl Over {
             Self::Tls => 8883,
             Self::Ws => 80,
             Self::Wss => 443,
+            Self::Quic => 14_567,
         }
     }
 
+    /// Whether servers need a certificate.
     pub(crate) fn has_tls(self) -> bool {
-        matches!(self, Self::Tls | Self::Wss)
+        matches!(self, Self::Tls | Self::Wss | Self::Quic)
     }
 
     pub(crate) fn has_websocket(self) -> bool {
@@ -83,6 +91,7 @@ impl Over {
             Self::Tls => "tls",
             Self::Ws => "ws",
             Self::Wss => "wss",
+            Self::Quic => "quic",
         }
     }
 }
@@ -93,6 +102,8 @@ pub(crate) struct ClientStack {
     /// With the name that the server's certificate must have.
     pub(crate) tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     pub(crate) websocket: Option<Location>,
+    /// In place of all others.
+    pub(crate) quic: Option<QuicStack>,
 }
 
 /// The layers of all connections that a server accepts.
@@ -127,7 +138,7 @@ impl ClientStack {
             config.resumption = Resumption::in_memory_sessions(SESSIONS);
             (Arc::new(config), name.clone())
         };
-        Self { tls: self.tls.as_ref().map(remember), websocket: self.websocket.clone() }
+        Self { tls: self.tls.as_ref().map(remember), websocket: self.websocket.clone(), quic: None }
     }
 
     /// The layers of another connection, which begin with a handshake.

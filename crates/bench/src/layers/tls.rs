@@ -40,8 +40,10 @@ pub(super) struct Tls {
     decrypted: Vec<u8>,
     /// Plaintext that was written before the end of the handshake.
     written: Vec<u8>,
-    /// The peer has sent close_notify.
+    /// The peer has sent close_notify, or the session has failed.
     has_ended: bool,
+    /// The session has sent an alert, and must not be used.
+    has_failed: bool,
 }
 
 enum Session {
@@ -126,8 +128,11 @@ impl Tls {
     /// Decrypts records into `buffer`, and keeps what is no whole record. Returns the length of the plaintext.
     fn decrypt(&mut self, records: &mut [u8], buffer: &mut [u8], unsent: &mut Vec<u8>) -> io::Result<usize> {
         let mut sink = Sink { buffer, count: 0, rest: &mut self.decrypted };
-        let Pumped { consumed, has_ended } = self.session.pump(records, unsent, &mut sink)?;
+        let pumped = self.session.pump(records, unsent, &mut sink);
         let count = sink.count;
+        self.has_failed = pumped.is_err();
+        self.has_ended |= self.has_failed;
+        let Pumped { consumed, has_ended } = pumped?;
         self.has_ended |= has_ended;
         let rest = &records[consumed..];
         if rest.len() > HELD_BYTES_MAX {
@@ -147,6 +152,9 @@ impl Tls {
     /// # Errors
     /// If the session is at its end.
     pub(super) fn write(&mut self, bytes: &[u8], unsent: &mut Vec<u8>) -> io::Result<()> {
+        if self.has_failed {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
         if self.session.is_handshaking() {
             self.written.extend_from_slice(bytes);
             return Ok(());
@@ -163,7 +171,7 @@ impl Tls {
 
     /// Appends close_notify to `unsent`, if the handshake is over.
     pub(super) fn close(&mut self, unsent: &mut Vec<u8>) {
-        if self.session.is_handshaking() {
+        if self.has_failed || self.session.is_handshaking() {
             return;
         }
         match &mut self.session {

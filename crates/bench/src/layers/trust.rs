@@ -16,7 +16,7 @@ use rustls::{
     SupportedProtocolVersion,
 };
 
-use super::{Certificates, ClientStack, Location, Over, server_name};
+use super::{Certificates, ClientStack, Location, Over, QuicStack, server_name};
 use crate::error::{Error, Result};
 
 /// Flags for TLS, with the names that they have in `pub` and `sub`.
@@ -152,6 +152,11 @@ impl Trust {
         if over == Over::Tcp {
             return Ok(None);
         }
+        if let (Over::Quic, Some(config)) = (over, &self.config) {
+            let quic = QuicStack::new(config, host.to_owned());
+            let quic = quic.ok_or_else(|| Error::Arguments("QUIC needs TLS 1.3".to_owned()))?;
+            return Ok(Some(Arc::new(ClientStack { tls: None, websocket: None, quic: Some(quic) })));
+        }
         let tls = match &self.config {
             Some(config) if over.has_tls() => {
                 Some((Arc::clone(config), server_name(host).map_err(Error::io("use TLS"))?))
@@ -159,7 +164,7 @@ impl Trust {
             _ => None,
         };
         let websocket = over.has_websocket().then_some(location);
-        Ok(Some(Arc::new(ClientStack { tls, websocket })))
+        Ok(Some(Arc::new(ClientStack { tls, websocket, quic: None })))
     }
 }
 

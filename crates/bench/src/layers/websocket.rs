@@ -77,7 +77,9 @@ impl WebSocket {
     pub(super) fn read(&mut self, bytes: &mut [u8], unsent: &mut Vec<u8>) -> Result<usize> {
         let broken = |why: String| Error::new(ErrorKind::InvalidData, format!("WebSocket: {why}"));
         let Some(begin) = self.upgrade(bytes, unsent).map_err(broken)? else { return Ok(0) };
-        bytes.copy_within(begin.., 0);
+        if begin > 0 {
+            bytes.copy_within(begin.., 0);
+        }
         let count = bytes.len() - begin;
         let Phase::Open(decoder) = &mut self.phase else { return Ok(0) };
         let masks = &mut self.masks;
