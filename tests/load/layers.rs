@@ -75,7 +75,7 @@ fn every_message_of_a_loadtest_arrives_once_and_in_order_over_all_layers() {
         &["--qos", "0"],
         &["--qos", "1"],
         &["--qos", "2", "--version", "5"],
-        &["--payload", "20000", "--per-write", "3"],
+        &["--payload", "20000", "--qos", "1"],
     ];
     run(&["loadtest", "--conns", "20", "--messages", "200", "--window", "30"], &each);
 }

@@ -289,7 +289,8 @@ impl Connections {
         for event in events.iter() {
             let connection = event.token().0;
             if self.is_quic() {
-                has_received |= self.serve(connection, load)?;
+                let was_behind = self.is_behind(connection);
+                has_received |= self.serve(connection, was_behind, load)?;
                 continue;
             }
             if event.is_writable() {
@@ -321,8 +322,7 @@ impl Connections {
 
     /// Does the work of the kernel for a connection of QUIC, and reads it. Returns whether anything arrived that shows
     /// progress.
-    fn serve(&mut self, connection: usize, load: &mut impl Load) -> Result<bool> {
-        let was_behind = self.is_behind(connection);
+    fn serve(&mut self, connection: usize, was_behind: bool, load: &mut impl Load) -> Result<bool> {
         let has_arrived = if load.reads(connection) {
             self.receive(connection, load, false)?
         } else {
@@ -342,8 +342,9 @@ impl Connections {
         let mut has_received = false;
         for connection in 0..self.links.len() {
             let link = &mut self.links[connection];
+            let was_behind = link.is_behind();
             if link.serve(self.served, true).map_err(broken(connection))? {
-                has_received |= self.serve(connection, load)?;
+                has_received |= self.serve(connection, was_behind, load)?;
             }
         }
         Ok(has_received)

@@ -79,27 +79,27 @@ pub fn run(args: BenchArgs, own_words: &[&str]) -> Result<ExitCode> {
     match args.command() {
         BenchCommand::Loadtest(args) => {
             args.flood.check_pairs()?;
-            compare(&args.test(), args.flood.comparison, own_words)
+            compare(&args.test(), &args.flood.comparison, own_words)
         }
-        BenchCommand::Pingtest(args) => compare(&args.test(), args.comparison, own_words),
-        BenchCommand::Many(args) => compare(&args.test(), args.comparison, own_words),
-        BenchCommand::Fanout(args) => compare(&args.test(Pattern::OneToMany), args.comparison, own_words),
-        BenchCommand::Fanin(args) => compare(&args.test(Pattern::ManyToOne), args.comparison, own_words),
-        BenchCommand::Idle(args) => compare(&args.test(), args.comparison, own_words),
+        BenchCommand::Pingtest(args) => compare(&args.test(), &args.comparison, own_words),
+        BenchCommand::Many(args) => compare(&args.test(), &args.comparison, own_words),
+        BenchCommand::Fanout(args) => compare(&args.test(Pattern::OneToMany), &args.comparison, own_words),
+        BenchCommand::Fanin(args) => compare(&args.test(Pattern::ManyToOne), &args.comparison, own_words),
+        BenchCommand::Idle(args) => compare(&args.test(), &args.comparison, own_words),
         BenchCommand::Ledger(args) => ledger::run(&args).map(|()| ExitCode::SUCCESS),
         BenchCommand::Durable(args) => durable::run(&args).map(|()| ExitCode::SUCCESS),
         BenchCommand::Recovery(args) => recovery::run(&args, own_words).map(|()| ExitCode::SUCCESS),
-        BenchCommand::OfflineSessions(args) => compare(&args.test(), args.comparison, own_words),
-        BenchCommand::RetainedFlood(args) => compare(&args.test(), args.beside.comparison, own_words),
+        BenchCommand::OfflineSessions(args) => compare(&args.test(), &args.comparison, own_words),
+        BenchCommand::RetainedFlood(args) => compare(&args.test(), &args.beside.comparison, own_words),
         BenchCommand::SlowConsumer(args) => {
             args.flood.check_pairs()?;
-            compare(&args.test(), args.flood.comparison, own_words)
+            compare(&args.test(), &args.flood.comparison, own_words)
         }
-        BenchCommand::SharedQueue(args) => compare(&args.test(), args.beside.comparison, own_words),
-        BenchCommand::Storm(args) => compare(&args.test(), args.beside.comparison, own_words),
+        BenchCommand::SharedQueue(args) => compare(&args.test(), &args.beside.comparison, own_words),
+        BenchCommand::Storm(args) => compare(&args.test(), &args.beside.comparison, own_words),
         BenchCommand::Handshakes(args) => match args.beside() {
-            Some(test) => compare(&test, args.comparison, own_words),
-            None => compare(&args.test(), args.comparison, own_words),
+            Some(test) => compare(&test, &args.comparison, own_words),
+            None => compare(&args.test(), &args.comparison, own_words),
         },
         BenchCommand::Hostile(args) => hostile::run(args, own_words),
         BenchCommand::Relay(args) => match Relay::bind(args.own.begin()?, args.stack()?)?.run()? {},
@@ -120,7 +120,7 @@ pub fn shootout(args: &ShootoutArgs) -> Result<ExitCode> {
     shootout::run(args)
 }
 
-fn compare<T: Test>(test: &T, args: ComparisonArgs, own_words: &[&str]) -> Result<ExitCode> {
+fn compare<T: Test>(test: &T, args: &ComparisonArgs, own_words: &[&str]) -> Result<ExitCode> {
     if args.with_relay && test.qos() != Qos::AtMostOnce {
         let what = "the relay knows no acknowledgements: leave --with-relay out, or measure at --qos 0";
         return Err(Error::Arguments(what.to_owned()));

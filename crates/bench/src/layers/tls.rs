@@ -40,10 +40,10 @@ pub(super) struct Tls {
     decrypted: Vec<u8>,
     /// Plaintext that was written before the end of the handshake.
     written: Vec<u8>,
-    /// The peer has sent close_notify, or the session has failed.
+    /// The peer has sent close_notify.
     has_ended: bool,
-    /// The session has sent an alert, and must not be used.
-    has_failed: bool,
+    /// The session has sent its last alert. It must not see records any more: it panics at a broken one.
+    is_over: bool,
 }
 
 enum Session {
@@ -61,7 +61,7 @@ impl Tls {
         name: ServerName<'static>,
         unsent: &mut Vec<u8>,
     ) -> io::Result<Self> {
-        let session = UnbufferedClientConnection::new(config, name).map_err(failed)?;
+        let session = UnbufferedClientConnection::new(config, name).map_err(|error| failed(&error))?;
         let mut tls = Self::new(Session::Client(session));
         tls.session.pump(&mut [], unsent, &mut Sink { buffer: &mut [], count: 0, rest: &mut Vec::new() })?;
         Ok(tls)
@@ -72,12 +72,19 @@ impl Tls {
     /// # Errors
     /// If rustls refuses its configuration.
     pub(super) fn server(config: Arc<ServerConfig>) -> io::Result<Self> {
-        let session = UnbufferedServerConnection::new(config).map_err(failed)?;
+        let session = UnbufferedServerConnection::new(config).map_err(|error| failed(&error))?;
         Ok(Self::new(Session::Server(session)))
     }
 
     fn new(session: Session) -> Self {
-        Self { session, received: Vec::new(), decrypted: Vec::new(), written: Vec::new(), has_ended: false }
+        Self {
+            session,
+            received: Vec::new(),
+            decrypted: Vec::new(),
+            written: Vec::new(),
+            has_ended: false,
+            is_over: false,
+        }
     }
 
     /// Whether the handshake went on from an earlier one. `None` before its end.
@@ -113,6 +120,9 @@ impl Tls {
                     Received::Bytes { len, .. } => len,
                     nothing => return Ok(nothing),
                 };
+                if self.is_over {
+                    continue;
+                }
                 records[..before].copy_from_slice(&self.received);
                 let len = self.decrypt(&mut records[..before + count], buffer, unsent)?;
                 if len > 0 {
@@ -130,13 +140,12 @@ impl Tls {
         let mut sink = Sink { buffer, count: 0, rest: &mut self.decrypted };
         let pumped = self.session.pump(records, unsent, &mut sink);
         let count = sink.count;
-        self.has_failed = pumped.is_err();
-        self.has_ended |= self.has_failed;
+        self.is_over = pumped.is_err();
         let Pumped { consumed, has_ended } = pumped?;
         self.has_ended |= has_ended;
         let rest = &records[consumed..];
         if rest.len() > HELD_BYTES_MAX {
-            return Err(failed(rustls::Error::General("a message is too long".to_owned())));
+            return Err(failed(&rustls::Error::General("a message is too long".to_owned())));
         }
         self.received.clear();
         self.received.extend_from_slice(rest);
@@ -152,7 +161,7 @@ impl Tls {
     /// # Errors
     /// If the session is at its end.
     pub(super) fn write(&mut self, bytes: &[u8], unsent: &mut Vec<u8>) -> io::Result<()> {
-        if self.has_failed {
+        if self.is_over {
             return Err(ErrorKind::BrokenPipe.into());
         }
         if self.session.is_handshaking() {
@@ -171,9 +180,10 @@ impl Tls {
 
     /// Appends close_notify to `unsent`, if the handshake is over.
     pub(super) fn close(&mut self, unsent: &mut Vec<u8>) {
-        if self.has_failed || self.session.is_handshaking() {
+        if self.is_over || self.session.is_handshaking() {
             return;
         }
+        self.is_over = true;
         match &mut self.session {
             Session::Client(session) => close(session.process_tls_records(&mut self.received), unsent),
             Session::Server(session) => close(session.process_tls_records(&mut self.received), unsent),
@@ -274,7 +284,7 @@ fn pump<S: Records>(
         match state {
             Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                 while let Some(record) = traffic.next_record() {
-                    let record = record.map_err(failed)?;
+                    let record = record.map_err(|error| failed(&error))?;
                     discard += record.discard;
                     sink.put(record.payload);
                 }
@@ -286,7 +296,7 @@ fn pump<S: Records>(
             Ok(_) => needs_more = true,
             Err(error) => {
                 encode_alert(session, unsent);
-                return Err(failed(error));
+                return Err(failed(&error));
             }
         }
         consumed += discard;
@@ -319,7 +329,7 @@ fn encode_alert<S: Records>(session: &mut S, unsent: &mut Vec<u8>) {
 
 /// Appends the records of these bytes to `unsent`.
 fn encrypt<D>(status: UnbufferedStatus<'_, '_, D>, bytes: &[u8], unsent: &mut Vec<u8>) -> io::Result<()> {
-    let ConnectionState::WriteTraffic(mut traffic) = status.state.map_err(failed)? else {
+    let ConnectionState::WriteTraffic(mut traffic) = status.state.map_err(|error| failed(&error))? else {
         return Err(ErrorKind::BrokenPipe.into());
     };
     for plaintext in bytes.chunks(RECORD_BYTES) {
@@ -339,6 +349,6 @@ fn close<D>(status: UnbufferedStatus<'_, '_, D>, unsent: &mut Vec<u8>) {
     unsent.truncate(before + written.unwrap_or_default());
 }
 
-fn failed(error: rustls::Error) -> io::Error {
+fn failed(error: &rustls::Error) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, format!("TLS: {error}"))
 }

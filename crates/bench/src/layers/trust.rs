@@ -86,13 +86,13 @@ impl TrustArgs {
         let provider = Arc::new(ring::default_provider());
         let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(versions)
-            .map_err(unusable)?
+            .map_err(|error| unusable(&error))?
             .dangerous()
             .with_custom_certificate_verifier(self.verifier(made, provider)?);
         let mut config = match (&self.cert, &self.key) {
-            (Some(certificate), Some(key)) => {
-                config.with_client_auth_cert(chain_in(certificate)?, key_in(key)?).map_err(unusable)?
-            }
+            (Some(certificate), Some(key)) => config
+                .with_client_auth_cert(chain_in(certificate)?, key_in(key)?)
+                .map_err(|error| unusable(&error))?,
             _ => config.with_no_client_auth(),
         };
         config.resumption = Resumption::disabled();
@@ -107,7 +107,7 @@ impl TrustArgs {
         let mut roots = RootCertStore::empty();
         for file in self.cafile.as_deref().into_iter().chain(made) {
             for certificate in chain_in(file)? {
-                roots.add(certificate).map_err(unusable)?;
+                roots.add(certificate).map_err(|error| unusable(&error))?;
             }
         }
         if self.cafile.is_none() {
@@ -175,29 +175,29 @@ impl Trust {
 pub(crate) fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(unusable)?
+        .map_err(|error| unusable(&error))?
         .with_no_client_auth()
         .with_single_cert(chain_in(certificate)?, key_in(key)?)
-        .map_err(unusable)?;
-    config.ticketer = ring::Ticketer::new().map_err(unusable)?;
+        .map_err(|error| unusable(&error))?;
+    config.ticketer = ring::Ticketer::new().map_err(|error| unusable(&error))?;
     Ok(Arc::new(config))
 }
 
 fn chain_in(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let read = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
-    let chain: Vec<_> = read.map_err(|error| unreadable(path, error))?;
-    if chain.is_empty() { Err(unreadable(path, "there is no certificate in it")) } else { Ok(chain) }
+    let chain: Vec<_> = read.map_err(|error| unreadable(path, &error))?;
+    if chain.is_empty() { Err(unreadable(path, &"there is no certificate in it")) } else { Ok(chain) }
 }
 
 fn key_in(path: &Path) -> Result<PrivateKeyDer<'static>> {
-    PrivateKeyDer::from_pem_file(path).map_err(|error| unreadable(path, error))
+    PrivateKeyDer::from_pem_file(path).map_err(|error| unreadable(path, &error))
 }
 
-fn unreadable(path: &Path, error: impl ToString) -> Error {
+fn unreadable(path: &Path, error: &impl ToString) -> Error {
     Error::io(format!("read {}", path.display()))(io::Error::other(error.to_string()))
 }
 
-fn unusable(error: rustls::Error) -> Error {
+fn unusable(error: &rustls::Error) -> Error {
     Error::Arguments(format!("TLS cannot be used: {error}"))
 }
 
