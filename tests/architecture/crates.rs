@@ -167,7 +167,7 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("async-nats", &["cluster"]),
     ("rustls", &["layers", "client", "admin", "bench", "pondhawk"]),
     ("quinn", &["client"]),
-    ("quinn-proto", &["layers", "tests"]),
+    ("quinn-proto", &["layers", "bench", "tests"]),
     ("quinn-udp", &["net"]),
     ("tungstenite", &["client", "bench"]),
     ("instant-acme", &["pondhawk"]),

@@ -1,6 +1,8 @@
 //! `pondhawk bench` against the real broker, in short: every message is numbered, and none may be lost, repeated,
 //! altered, out of order, or left without its acknowledgements.
 
+mod layers;
+
 use std::process::Command;
 
 use pondhawk_tests::{Broker, Options, Program, pondhawk};

@@ -83,6 +83,71 @@ const SECTIONS: &[Section] = &[
         peers: &[Peer::Mosquitto, Peer::Relay],
     },
     Section {
+        name: "loadtest-tls",
+        title: "loadtest over TLS",
+        text: "The relay decrypts and encrypts with the same library as the broker, and knows no protocol inside: the \
+            cost of TLS alone.",
+        arguments: "loadtest --conns 100,500 --messages 2000 --repeat 3 --over tls",
+        in_short: "loadtest --conns 20 --messages 200 --over tls",
+        configuration: Some(TLS),
+        peers: &[Peer::Mosquitto, Peer::Relay],
+    },
+    Section {
+        name: "loadtest-ws",
+        title: "loadtest over WebSocket",
+        text: "Each write of a client is one frame, with a mask of its own.",
+        arguments: "loadtest --conns 100,500 --messages 2000 --repeat 3 --over ws",
+        in_short: "loadtest --conns 20 --messages 200 --over ws",
+        configuration: None,
+        peers: &[Peer::Mosquitto, Peer::Relay],
+    },
+    Section {
+        name: "loadtest-wss",
+        title: "loadtest over WebSocket over TLS",
+        text: "The same inside of TLS.",
+        arguments: "loadtest --conns 100,500 --messages 2000 --repeat 3 --over wss",
+        in_short: "loadtest --conns 20 --messages 200 --over wss",
+        configuration: Some(TLS),
+        peers: &[Peer::Mosquitto, Peer::Relay],
+    },
+    Section {
+        name: "handshakes",
+        title: "TLS handshakes",
+        text: "Clients connect, make a handshake, send CONNECT, and leave when they have their CONNACK. In the second \
+            column, each client resumes the session of another.",
+        arguments: "handshakes --count 5000 --repeat 3",
+        in_short: "handshakes --count 50",
+        configuration: Some(TLS),
+        peers: &[Peer::Mosquitto, Peer::Relay],
+    },
+    Section {
+        name: "handshakes-beside",
+        title: "TLS handshakes beside other clients",
+        text: "Five hundred handshakes per second, and the latency of other clients meanwhile.",
+        arguments: "handshakes --count 2500 --rate 500 --repeat 5",
+        in_short: "handshakes --count 50 --rate 500 --duration 0.2",
+        configuration: Some(TLS),
+        peers: &[Peer::Mosquitto],
+    },
+    Section {
+        name: "idle-tls",
+        title: "Idle connections over TLS",
+        text: "Resident memory of the server, with client identifiers of 23 characters.",
+        arguments: "idle 8000 --over tls",
+        in_short: "idle 50 --over tls",
+        configuration: Some(TLS),
+        peers: &[Peer::Mosquitto],
+    },
+    Section {
+        name: "idle-ws",
+        title: "Idle connections over WebSocket",
+        text: "The same over WebSocket.",
+        arguments: "idle 8000 --over ws",
+        in_short: "idle 50 --over ws",
+        configuration: None,
+        peers: &[Peer::Mosquitto],
+    },
+    Section {
         name: "idle",
         title: "Idle connections",
         text: "Resident memory of the server, with client identifiers of 23 characters.",
@@ -246,6 +311,10 @@ const SECTIONS: &[Section] = &[
     },
 ];
 
+/// A listener for TLS on the port and with the certificate that the load test chooses.
+const TLS: &str = "[[listener]]\naddress = \"127.0.0.1:${PORT}\"\ntls_certificate = \"${CERTIFICATE}\"\n\
+    tls_key = \"${KEY}\"\n";
+
 /// Limits that an attack reaches within seconds.
 const HOSTILE: &str = "allow_anonymous = true\n\n[limits]\nmemory_budget_bytes = \"256 MiB\"\n\n[journal]\ndisk_bytes = \"256 MiB\"\n\n\
     [auth]\npassword_file = \"users\"\n";
@@ -384,6 +453,10 @@ impl Section {
         let path = folder.join(format!("{}.toml", self.name));
         for (path, text) in [(&path, configuration), (&folder.join("users"), USERS)] {
             fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        if configuration.contains("${PORT}") {
+            let places = "PORT={port} CERTIFICATE={cert} KEY={key}";
+            return Ok(format!("env {places} pondhawk serve -c {}.toml --data-dir data/{{port}}", self.name));
         }
         Ok(format!("{serve} -c {}.toml", self.name))
     }

@@ -2,6 +2,7 @@
 
 mod disk;
 mod hostile;
+mod layers;
 mod offline;
 mod shootout;
 mod trouble;
@@ -18,6 +19,8 @@ use clap::{ArgAction, Args, Subcommand, value_parser};
 
 pub(crate) use self::disk::{DurableArgs, RecoveryArgs};
 pub(crate) use self::hostile::HostileArgs;
+pub(crate) use self::layers::RelayArgs;
+use self::layers::{HandshakesArgs, LayersArgs};
 use self::offline::OfflineArgs;
 pub use self::shootout::ShootoutArgs;
 use self::trouble::{RetainedFloodArgs, SharedQueueArgs, SlowConsumerArgs, StormArgs};
@@ -146,6 +149,13 @@ pub(crate) enum BenchCommand {
     ///
     /// Over when every client has its CONNACK and its SUBACK again.
     Storm(StormArgs),
+    /// TLS handshakes: full ones, and those that resume a session
+    ///
+    /// Clients connect, shake hands, send CONNECT, and leave when they have their CONNACK. Counted are those that get
+    /// there, and latency is from the first packet to CONNACK. In the column “resumed” each client has the session of
+    /// the client before it, and a server that makes a full handshake fails the run. With --rate, so many handshakes are
+    /// made per second, beside innocent clients whose latency is measured.
+    Handshakes(HandshakesArgs),
     /// Messages at QoS 1 for sessions whose clients are away, who then come back and must get all of them
     ///
     /// Counted are messages that are acknowledged to their publishers, until the last one is; then the clock stops.
@@ -156,8 +166,9 @@ pub(crate) enum BenchCommand {
     ///
     /// Speaks MQTT until a connection's first PUBLISH. From then on that connection's bytes go as they come to those
     /// that had subscribed to that PUBLISH's topic, one read of up to 64 KiB and one write per target. What it costs
-    /// is what the kernel costs. Listens on 127.0.0.1 only.
-    Relay(OwnServerArgs),
+    /// is what the kernel costs. With TLS it decrypts and encrypts, and then shows the cost of both. Listens on 127.0.0.1
+    /// only.
+    Relay(RelayArgs),
     /// The floor under attacks that only connect, as a server of its own: refuses every CONNECT
     ///
     /// Listens on 127.0.0.1 only.
@@ -291,7 +302,8 @@ pub(crate) struct IdleArgs {
 pub(crate) struct ComparisonArgs {
     /// A server that runs already; the port is 1883 unless it is given
     ///
-    /// --server gives a server a shorter name in the table, and a process id.
+    /// Also as a URL, such as mqtts://broker.example, ws://localhost:8080/mqtt or wss://broker.example: its scheme then
+    /// takes the place of --over, and has the usual port. --server gives a server a shorter name in the table, and a process id.
     #[arg(value_name = "HOST[:PORT]", value_parser = host)]
     pub(crate) hosts: Vec<RunningServer>,
     /// A server that runs already (default: server=127.0.0.1:1883); may be given several times
@@ -302,8 +314,9 @@ pub(crate) struct ComparisonArgs {
     pub(crate) servers: Vec<RunningServer>,
     /// A server that is started afresh for each run and ended after it; may be given several times
     ///
-    /// The command is run by the shell and must stay in the foreground, listening on 127.0.0.1:{port}. Its output is
-    /// thrown away. Where it does not start, its rows are FAILED. It ends when this program does; on Linux (with
+    /// The command is run by the shell and must stay in the foreground, listening on 127.0.0.1:{port}. {cert}, {key} and
+    /// {ca} become the files of a certificate that is made for 127.0.0.1 and localhost, of its key, and of the authority
+    /// that has signed it, which clients then trust. The output of the command is thrown away. Where it does not start, its rows are FAILED. It ends when this program does; on Linux (with
     /// util-linux) however that ends, unless it changes its user.
     #[arg(long = "spawn", value_name = "NAME=COMMAND with {port}")]
     pub(crate) commands: Vec<ServerCommand>,
@@ -337,6 +350,8 @@ pub(crate) struct ComparisonArgs {
     /// Writes every run to a file too
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) layers: LayersArgs,
 }
 
 impl ComparisonArgs {
@@ -345,7 +360,8 @@ impl ComparisonArgs {
         let names_servers = !(self.hosts.is_empty() && self.servers.is_empty() && self.commands.is_empty());
         let names_processors = self.server_cpu.is_some() || self.pin.is_some() || self.threads != 1;
         let is_added = self.with_mosquitto || self.with_relay;
-        names_servers || names_processors || is_added || self.repeat != 1 || self.json.is_some()
+        let is_measured = self.repeat != 1 || self.json.is_some();
+        names_servers || names_processors || is_added || is_measured || self.layers.is_chosen()
     }
 }
 
@@ -486,14 +502,16 @@ impl IdleArgs {
 
 impl ComparisonArgs {
     /// The rows of the table, in order.
-    pub(crate) fn contenders(self, own_words: &[&str]) -> Vec<Contender> {
-        let running = self.hosts.into_iter().chain(self.servers).map(Contender::running);
-        let commands = self.commands.into_iter().map(Contender::command);
-        let mosquitto = self.with_mosquitto.then(Contender::mosquitto);
-        let relay = self.with_relay.then(|| Contender::relay(own_words));
+    pub(crate) fn contenders(&self, own_words: &[&str]) -> Vec<Contender> {
+        let over = self.layers.over;
+        let running = self.hosts.iter().chain(&self.servers).cloned();
+        let running = running.map(|server| Contender::running(server, over));
+        let commands = self.commands.iter().cloned().map(|server| Contender::command(server, over));
+        let mosquitto = self.with_mosquitto.then(|| Contender::mosquitto(over));
+        let relay = self.with_relay.then(|| Contender::relay(own_words, over));
         let mut contenders: Vec<_> = running.chain(commands).chain(mosquitto).chain(relay).collect();
         if contenders.is_empty() {
-            contenders.push(Contender::running(RunningServer::default()));
+            contenders.push(Contender::running(RunningServer::default(), over));
         }
         contenders
     }

@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::error::{Error, Result};
 use crate::host::CpuList;
 use crate::interrupt::Interrupt;
+use crate::layers::Trust;
 use crate::load::Test;
 use crate::measure::{Generator, Measured};
 use crate::message::RunId;
@@ -19,6 +20,8 @@ pub(crate) struct Campaign {
     pub(crate) generator: Generator,
     /// The processors of servers that are started for a run.
     pub(crate) server_cpus: Option<CpuList>,
+    /// Certificates of TLS.
+    pub(crate) trust: Trust,
     /// Ends the campaign, and the server that runs at that moment.
     pub(crate) interrupt: Interrupt,
 }
@@ -73,9 +76,10 @@ impl Campaign {
         look: impl FnMut(u64, u64) -> Result<()>,
     ) -> Result<std::result::Result<Measured, String>> {
         self.interrupt.check()?;
-        let server = self.contenders[contender].start(self.server_cpus.as_ref(), &self.interrupt);
+        let server =
+            self.contenders[contender].start(self.server_cpus.as_ref(), &self.trust, &self.interrupt);
         let parts = test.parts(size, new_run_id(), self.generator.workers);
-        match server.and_then(|server| self.generator.measure(parts, server.target, look)) {
+        match server.and_then(|server| self.generator.measure(parts, &server.target, look)) {
             Ok(measured) => Ok(Ok(measured)),
             Err(Error::Server(what)) => Ok(Err(what)),
             Err(error) => Err(error),
@@ -124,9 +128,10 @@ mod tests {
 
     use super::*;
     use crate::exchange::Quality;
+    use crate::layers::{Over, ServerStack, TrustArgs, server_config};
     use crate::load::{
-        ChurnPlace, ChurnPlan, FloodTest, IdleTest, InnocentPlan, ManyTest, Pattern, PingtestSize,
-        PingtestTest, SlowConsumerTest, Storm, TroubleTest,
+        ChurnPlace, ChurnPlan, FloodTest, HandshakeTest, Handshakes, IdleTest, InnocentPlan, ManyTest,
+        Pattern, PingtestSize, PingtestTest, SlowConsumerTest, Storm, TroubleTest,
     };
     use crate::relay::Relay;
     use crate::server::RunningServer;
@@ -134,8 +139,8 @@ mod tests {
     const VERSIONS: [Version; 3] = Version::ALL;
 
     /// A relay that lives as long as the tests.
-    fn relay() -> SocketAddr {
-        let relay = Relay::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    fn relay(stack: ServerStack) -> SocketAddr {
+        let relay = Relay::bind("127.0.0.1:0".parse().unwrap(), stack).unwrap();
         let address = relay.local_address().unwrap();
         thread::spawn(|| relay.run());
         address
@@ -143,16 +148,26 @@ mod tests {
 
     /// Runs a test against the relay with one thread and with two, and returns the messages that counted.
     fn messages_of<T: Test>(test: &T, version: Version) -> Vec<u64> {
-        let server: RunningServer = format!("relay={}", relay()).parse().unwrap();
+        messages_over(Over::Tcp, test, version)
+    }
+
+    /// The same over other layers.
+    fn messages_over<T: Test>(over: Over, test: &T, version: Version) -> Vec<u64> {
+        let made = Trust::new(&TrustArgs::default(), true, over.has_tls()).unwrap();
+        let tls = made.made().map(|made| server_config(&made.chain(), &made.key()).unwrap());
+        let address = relay(ServerStack { tls, websocket: over.has_websocket() });
+        let server: RunningServer = format!("relay={address}").parse().unwrap();
+        let mut campaign = Campaign {
+            contenders: vec![Contender::running(server, over)],
+            rounds: 1,
+            generator: Generator { workers: 1, cpus: None, version },
+            server_cpus: None,
+            trust: made,
+            interrupt: Interrupt::default(),
+        };
         let mut messages = Vec::new();
         for workers in [1, 2] {
-            let campaign = Campaign {
-                contenders: vec![Contender::running(server.clone())],
-                rounds: 1,
-                generator: Generator { workers, cpus: None, version },
-                server_cpus: None,
-                interrupt: Interrupt::default(),
-            };
+            campaign.generator.workers = workers;
             let runs = campaign.run(test).unwrap();
             assert_eq!(runs.len(), test.sizes().len());
             for run in runs {
@@ -188,6 +203,50 @@ mod tests {
     fn loadtest_delivers_everything_when_the_kernel_takes_packets_in_pieces() {
         let test = flood(Pattern::Pairs, 7, 100_000, Version::V5);
         assert_eq!(messages_of(&test, Version::V5), [1_000, 1_000]);
+    }
+
+    #[test]
+    fn loadtest_delivers_everything_over_all_layers() {
+        for over in [Over::Tls, Over::Ws, Over::Wss] {
+            for (per_write, payload_len) in [(64, 16), (1, 16), (7, 20_000)] {
+                let test = flood(Pattern::Pairs, per_write, payload_len, Version::V5);
+                assert_eq!(messages_over(over, &test, Version::V5), [1_000, 1_000], "{over:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn clients_come_back_over_all_layers() {
+        let innocents = InnocentPlan { pairs: 2, rate: 1_000.0, duration: Duration::from_millis(100) };
+        let test = TroubleTest { trouble: Storm { clients: 20 }, innocents, version: Version::V5 };
+        for over in [Over::Tls, Over::Ws, Over::Wss] {
+            assert_eq!(messages_over(over, &test, Version::V5), [0; 6]);
+        }
+    }
+
+    #[test]
+    fn handshakes_are_full_or_resumed_as_asked_for() {
+        let handshakes = Handshakes { count: 100, at_once: 5, rate: None };
+        for over in [Over::Tls, Over::Wss] {
+            let test = HandshakeTest { handshakes: handshakes.clone(), version: Version::V5 };
+            assert_eq!(messages_over(over, &test, Version::V5), [100; 4]);
+        }
+        let innocents = InnocentPlan { pairs: 2, rate: 1_000.0, duration: Duration::from_millis(100) };
+        let trouble = Handshakes { rate: Some(1_000.0), ..handshakes };
+        let test = TroubleTest { trouble, innocents, version: Version::V5 };
+        assert_eq!(messages_over(Over::Tls, &test, Version::V5), [0; 8]);
+    }
+
+    #[test]
+    fn a_certificate_of_somebody_else_fails_the_run() {
+        let [ours, theirs] = [(); 2].map(|()| Trust::new(&TrustArgs::default(), true, true).unwrap());
+        let made = theirs.made().unwrap();
+        let tls = Some(server_config(&made.chain(), &made.key()).unwrap());
+        let address = relay(ServerStack { tls, websocket: false });
+        let server = format!("relay={address}").parse().unwrap();
+        let runs = run_with(vec![Contender::running(server, Over::Tls)], ours, Interrupt::default()).unwrap();
+        let failure = runs[0].failure().unwrap();
+        assert!(failure.contains("invalid peer certificate"), "{failure}");
     }
 
     #[test]
@@ -268,26 +327,31 @@ mod tests {
 
     /// Runs the shortest loadtest, twice, on these.
     fn run_on(contenders: Vec<Contender>, interrupt: Interrupt) -> Result<Vec<Run>> {
+        run_with(contenders, Trust::default(), interrupt)
+    }
+
+    fn run_with(contenders: Vec<Contender>, trust: Trust, interrupt: Interrupt) -> Result<Vec<Run>> {
         let generator = Generator { workers: 2, cpus: None, version: Version::V5 };
-        let campaign = Campaign { contenders, rounds: 2, generator, server_cpus: None, interrupt };
+        let campaign = Campaign { contenders, rounds: 2, generator, server_cpus: None, trust, interrupt };
         campaign.run(&flood(Pattern::Pairs, 64, 16, Version::V5))
     }
 
     fn spawned(command: &str) -> Contender {
         // The shell takes the text behind the sign as a comment.
-        Contender::command(format!("spawned={command} # {{port}}").parse().unwrap())
+        Contender::command(format!("spawned={command} # {{port}}").parse().unwrap(), Over::Tcp)
     }
 
     #[test]
     fn a_server_that_is_not_there_fails_its_runs_and_not_the_campaign() {
-        let gone = Contender::running("gone=127.0.0.1:1".parse().unwrap());
+        let gone = Contender::running("gone=127.0.0.1:1".parse().unwrap(), Over::Tcp);
         let runs = run_on(vec![gone], Interrupt::default()).unwrap();
         assert!(runs.len() == 2 && runs.iter().all(|run| run.failure().is_some()));
     }
 
     #[test]
     fn a_server_that_does_not_start_fails_its_runs_and_not_those_of_others() {
-        let relay = Contender::running(format!("relay={}", relay()).parse().unwrap());
+        let address = relay(ServerStack::default());
+        let relay = Contender::running(format!("relay={address}").parse().unwrap(), Over::Tcp);
         let runs = run_on(vec![spawned("false"), relay], Interrupt::default()).unwrap();
         let failures: Vec<_> = runs.iter().map(Run::failure).collect();
         let [Some(first), None, Some(second), None] = &failures[..] else { panic!("{failures:?}") };

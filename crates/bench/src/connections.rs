@@ -1,19 +1,21 @@
 //! All connections of one thread of the generator, and the loop that drives a load over them.
 
-use std::io::{self, Read};
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mio::event::Event;
 use mio::net::TcpStream;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Events, Poll, Token};
 #[cfg(target_os = "linux")]
 use nix::sys::socket::{setsockopt, sockopt::IpBindAddressNoPort};
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::crew::Crew;
 use crate::error::{Error, Result};
+use crate::layers::ClientStack;
 use crate::link::{Link, READ_LEN, Received};
+use crate::measure::Target;
 
 /// Connections from one source address before the next one is taken: fewer than there are ephemeral ports.
 const CONNECTIONS_PER_SOURCE: usize = 20_000;
@@ -23,6 +25,9 @@ const EVENTS_PER_TURN: usize = 1024;
 
 /// Longest time without looking whether the run is over or has failed elsewhere.
 const TURN_MAX: Duration = Duration::from_millis(100);
+
+/// Time between two looks at the timers of QUIC.
+const SERVICE_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A load: handles received bytes, and publishes.
 pub(crate) trait Load {
@@ -80,28 +85,42 @@ pub(crate) struct Connections {
     links: Vec<Link>,
     buffer: Vec<u8>,
     address: SocketAddr,
+    /// The layers of each connection, if it has any.
+    stack: Option<Arc<ClientStack>>,
+    /// The same for each number, if connections keep their sessions.
+    sessions: Option<Vec<Arc<ClientStack>>>,
     worker: usize,
-    /// Number of connections that were cut.
-    cut: usize,
+    /// Number of connections that were opened, also again.
+    opened: usize,
+    /// The latest look at the timers of QUIC.
+    served: Instant,
 }
 
 impl Connections {
-    /// Connections to `address`, over which packets of up to `packet_len_max` bytes will come.
+    /// Connections to `target`, over which packets of up to `packet_len_max` bytes will come.
     ///
     /// `worker` is the number of this thread: each takes other source addresses when ports run short.
     ///
     /// # Errors
     /// If the system has no poller left.
-    pub(crate) fn new(address: SocketAddr, packet_len_max: usize, worker: usize) -> Result<Self> {
+    pub(crate) fn new(target: &Target, packet_len_max: usize, worker: usize) -> Result<Self> {
         let poll = Poll::new().map_err(Error::io("create a poller"))?;
         Ok(Self {
             poll,
             links: Vec::new(),
             buffer: vec![0; READ_LEN + packet_len_max],
-            address,
+            address: target.address,
+            stack: target.stack.clone(),
+            sessions: None,
             worker,
-            cut: 0,
+            opened: 0,
+            served: Instant::now(),
         })
+    }
+
+    /// Lets each connection go on from the TLS session of the one before it with the same number.
+    pub(crate) fn keep_sessions(&mut self) {
+        self.sessions = Some(Vec::new());
     }
 
     /// Opens another connection and sends `bytes` on it once it is established. Returns its number.
@@ -126,30 +145,56 @@ impl Connections {
         self.send(connection, bytes)
     }
 
+    /// Sends `farewell` and ends a connection, which is to be opened again.
+    pub(crate) fn finish(&mut self, connection: usize, farewell: &[u8]) {
+        // A connection that is broken already needs no farewell.
+        let _ = self.links[connection].finish(farewell);
+    }
+
+    /// Whether the TLS handshake of a connection went on from an earlier one. `None` before its end, and without TLS.
+    pub(crate) fn is_resumed(&self, connection: usize) -> Option<bool> {
+        self.links[connection].is_resumed()
+    }
+
     /// Ends a connection without a farewell, for good.
     pub(crate) fn cut(&mut self, connection: usize) {
         let link = &mut self.links[connection];
-        // Nobody is told of an end that was wanted here; a connection that is broken already needs none.
-        let _ = self.poll.registry().deregister(&mut link.stream);
-        let _ = link.stream.shutdown(Shutdown::Both);
-        self.cut += 1;
+        // Nobody is told of an end that was wanted here.
+        let _ = link.deregister(self.poll.registry());
+        link.cut();
     }
 
-    /// Takes at most `bytes` bytes of what has arrived on a connection, and forgets them.
+    /// Takes at most `bytes` bytes of what has arrived on a connection, and forgets them: nothing else may be read
+    /// there afterwards, because layers would miss the bytes.
     pub(crate) fn discard(&mut self, connection: usize, bytes: usize) {
         let bytes = bytes.min(self.buffer.len());
-        // Nothing may be there; and a connection that is broken is found out about by who uses it.
-        let _ = self.links[connection].stream.read(&mut self.buffer[..bytes]);
+        self.links[connection].discard(&mut self.buffer[..bytes]);
     }
 
     /// A connection that is being established, to be watched under this number.
-    fn link(&self, number: usize) -> Result<Link> {
+    fn link(&mut self, number: usize) -> Result<Link> {
+        let stack = match (&self.stack, &mut self.sessions) {
+            (Some(stack), Some(own)) => {
+                own.resize_with(own.len().max(number + 1), || Arc::new(stack.with_sessions()));
+                Some(&own[number])
+            }
+            (stack, _) => stack.as_ref(),
+        };
         let refused = |error| Error::Server(format!("cannot be reached at {} ({error})", self.address));
-        let mut stream = self.connect(number).map_err(refused)?;
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        let registered = self.poll.registry().register(&mut stream, Token(number), interest);
-        registered.map_err(Error::io("watch a connection"))?;
-        Ok(Link::new(stream))
+        let source = source_address(self.address, self.worker, self.opened);
+        self.opened += 1;
+        let mut link = match stack.map(|stack| (stack, &stack.quic)) {
+            Some((_, Some(quic))) => {
+                Link::quic(quic.connect(self.address, source.unwrap_or(any(self.address))).map_err(refused)?)
+            }
+            layered => {
+                let layers = layered.map(|(stack, _)| stack.layers()).transpose();
+                let stream = connect(self.address, source).map_err(refused)?;
+                Link::new(stream, layers.map_err(Error::io("begin a handshake"))?)
+            }
+        };
+        link.register(self.poll.registry(), Token(number)).map_err(Error::io("watch a connection"))?;
+        Ok(link)
     }
 
     /// Sends `bytes` on a connection in a write of their own; what the kernel does not take is kept and sent later.
@@ -197,39 +242,36 @@ impl Connections {
     pub(crate) fn close(mut self, farewell: &[u8], patience: Duration) {
         for link in &mut self.links {
             // A connection that is broken already needs no farewell.
-            let _ = link.send(farewell).and_then(|()| link.stream.shutdown(Shutdown::Write));
+            let _ = link.finish(farewell);
         }
         let started = Instant::now();
-        let mut open = self.links.len() - self.cut;
+        let turn_max = self.turn_max();
+        let mut open = self.links.len();
         let mut links: Vec<Option<Link>> = self.links.into_iter().map(Some).collect();
         let mut events = Events::with_capacity(EVENTS_PER_TURN);
-        while open > 0 && started.elapsed() < patience {
-            if self.poll.poll(&mut events, Some(TURN_MAX)).is_err() {
-                return;
-            }
-            for token in events.iter().map(Event::token) {
+        // The end of a connection that nobody read any more has been announced already.
+        let mut announced: Vec<usize> = (0..links.len()).collect();
+        loop {
+            for number in announced.drain(..) {
                 // The end of one connection may be announced more than once.
-                if links[token.0].as_mut().is_some_and(|link| is_at_its_end(link, &mut self.buffer)) {
-                    links[token.0] = None;
+                if links[number].as_mut().is_some_and(|link| is_at_its_end(link, &mut self.buffer)) {
+                    links[number] = None;
                     open -= 1;
                 }
             }
+            if open == 0 || started.elapsed() >= patience {
+                return;
+            }
+            if self.poll.poll(&mut events, Some(turn_max)).is_err() {
+                return;
+            }
+            let now = Instant::now();
+            for link in links.iter_mut().flatten() {
+                // An error shows in the next read.
+                let _ = link.serve(now, true);
+            }
+            announced.extend(events.iter().map(|event| event.token().0));
         }
-    }
-
-    fn connect(&self, number: usize) -> io::Result<TcpStream> {
-        let socket = Socket::new(Domain::for_address(self.address), Type::STREAM, Some(Protocol::TCP))?;
-        socket.set_nonblocking(true)?;
-        socket.set_tcp_nodelay(true)?;
-        if let Some(source) = source_address(self.address, self.worker, number) {
-            share_source_ports(&socket)?;
-            socket.bind(&SocketAddr::new(source, 0).into())?;
-        }
-        match socket.connect(&self.address.into()) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock || is_in_progress(&error) => {}
-            result => result?,
-        }
-        Ok(TcpStream::from_std(socket.into()))
     }
 
     /// Waits for events and handles them. Returns whether anything arrived that shows progress.
@@ -239,13 +281,18 @@ impl Connections {
             Next::After(duration) => duration.min(TURN_MAX),
             Next::WhenWoken => TURN_MAX,
         };
-        match self.poll.poll(events, Some(timeout)) {
+        match self.poll.poll(events, Some(timeout.min(self.turn_max()))) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(Error::io("poll")(error)),
             _ => {}
         }
         let mut has_received = false;
         for event in events.iter() {
             let connection = event.token().0;
+            if self.is_quic() {
+                let was_behind = self.is_behind(connection);
+                has_received |= self.serve(connection, was_behind, load)?;
+                continue;
+            }
             if event.is_writable() {
                 self.links[connection].flush().map_err(broken(connection))?;
                 if !self.is_behind(connection) {
@@ -256,6 +303,48 @@ impl Connections {
             if has_news && load.reads(connection) {
                 let has_arrived = self.receive(connection, load, event.is_read_closed())?;
                 has_received |= has_arrived && load.shows_progress(connection);
+            }
+        }
+        if self.is_quic() && self.served.elapsed() >= SERVICE_INTERVAL {
+            has_received |= self.serve_due(load)?;
+        }
+        Ok(has_received)
+    }
+
+    fn is_quic(&self) -> bool {
+        self.stack.as_ref().is_some_and(|stack| stack.quic.is_some())
+    }
+
+    /// Longest time without a look at timers, or at the course of the run.
+    fn turn_max(&self) -> Duration {
+        if self.is_quic() { SERVICE_INTERVAL } else { TURN_MAX }
+    }
+
+    /// Does the work of the kernel for a connection of QUIC, and reads it. Returns whether anything arrived that shows
+    /// progress.
+    fn serve(&mut self, connection: usize, was_behind: bool, load: &mut impl Load) -> Result<bool> {
+        let has_arrived = if load.reads(connection) {
+            self.receive(connection, load, false)?
+        } else {
+            self.links[connection].serve(Instant::now(), false).map_err(broken(connection))?;
+            false
+        };
+        // Unlike a socket, a stream is full and has room again without an event of the poller.
+        if was_behind && !self.is_behind(connection) {
+            load.handle_writable(connection);
+        }
+        Ok(has_arrived && load.shows_progress(connection))
+    }
+
+    /// The same for all connections whose timers are due.
+    fn serve_due(&mut self, load: &mut impl Load) -> Result<bool> {
+        self.served = Instant::now();
+        let mut has_received = false;
+        for connection in 0..self.links.len() {
+            let link = &mut self.links[connection];
+            let was_behind = link.is_behind();
+            if link.serve(self.served, true).map_err(broken(connection))? {
+                has_received |= self.serve(connection, was_behind, load)?;
             }
         }
         Ok(has_received)
@@ -294,6 +383,26 @@ impl Connections {
     }
 }
 
+fn connect(server: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(server), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    socket.set_tcp_nodelay(true)?;
+    if let Some(source) = source {
+        share_source_ports(&socket)?;
+        socket.bind(&SocketAddr::new(source, 0).into())?;
+    }
+    match socket.connect(&server.into()) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock || is_in_progress(&error) => {}
+        result => result?,
+    }
+    Ok(TcpStream::from_std(socket.into()))
+}
+
+/// Any address of the family of this one.
+fn any(address: SocketAddr) -> IpAddr {
+    if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() }
+}
+
 /// Reads a link until it is drained; returns whether its end was reached.
 fn is_at_its_end(link: &mut Link, buffer: &mut [u8]) -> bool {
     loop {
@@ -305,9 +414,10 @@ fn is_at_its_end(link: &mut Link, buffer: &mut [u8]) -> bool {
     }
 }
 
-/// The address that connection `number` of a thread comes from, if it has to be another than the system's choice.
-fn source_address(server: SocketAddr, worker: usize, number: usize) -> Option<IpAddr> {
-    let block = number / CONNECTIONS_PER_SOURCE;
+/// The address that a connection of a thread comes from, which has `opened` so many before it; `None` is the system's
+/// choice. The system remembers ports of closed connections for a minute.
+fn source_address(server: SocketAddr, worker: usize, opened: usize) -> Option<IpAddr> {
+    let block = opened / CONNECTIONS_PER_SOURCE;
     let is_local = matches!(server.ip(), IpAddr::V4(address) if address.is_loopback());
     if !is_local || (worker == 0 && block == 0) {
         return None;

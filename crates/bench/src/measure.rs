@@ -1,6 +1,7 @@
 //! One run of one load against one server.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use crate::connections::Connections;
 use crate::crew::Crew;
 use crate::error::{Error, Result};
 use crate::host::{CpuList, thread_busy_time};
+use crate::layers::ClientStack;
 use crate::load::{Outcome, Part};
 use crate::process::Process;
 use crate::protocol::to_bytes;
@@ -41,9 +43,11 @@ pub(crate) struct Generator {
 }
 
 /// The measured server.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
+    /// The layers of connections to it; `None` over TCP alone.
+    pub(crate) stack: Option<Arc<ClientStack>>,
     /// Its process, if it can be looked at.
     pub(crate) process: Option<Process>,
 }
@@ -81,6 +85,13 @@ struct Share {
     busy: f64,
 }
 
+impl Target {
+    /// A server over TCP alone.
+    pub(crate) fn plain(address: SocketAddr, process: Option<Process>) -> Self {
+        Self { address, stack: None, process }
+    }
+}
+
 impl Generator {
     /// Runs a load, one part per thread. `look` is called now and then with the messages that have arrived and the
     /// number that will; an error of its ends the run.
@@ -90,7 +101,7 @@ impl Generator {
     pub(crate) fn measure<P: Part>(
         &self,
         parts: Vec<P>,
-        target: Target,
+        target: &Target,
         mut look: impl FnMut(u64, u64) -> Result<()>,
     ) -> Result<Measured> {
         let crew = &Crew::new(parts.len());
@@ -103,7 +114,7 @@ impl Generator {
         let resident_before = target.process.and_then(Process::resident_bytes);
         let look = |arrived| look(arrived, expected);
         let (shares, observed) = thread::scope(|scope| {
-            let spawn = |(worker, part)| scope.spawn(move || self.work(part, worker, target.address, crew));
+            let spawn = |(worker, part)| scope.spawn(move || self.work(part, worker, target, crew));
             let threads: Vec<_> = parts.into_iter().enumerate().map(spawn).collect();
             let observed = observe(target.process, crew, settles, look);
             let join = |thread: thread::ScopedJoinHandle<'_, _>| {
@@ -134,7 +145,7 @@ impl Generator {
         &self,
         mut part: P,
         worker: usize,
-        address: SocketAddr,
+        target: &Target,
         crew: &Crew,
     ) -> Result<Option<Share>> {
         let promise = crew.promise();
@@ -142,7 +153,10 @@ impl Generator {
             cpus.for_worker(worker).confine_this_thread()?;
         }
         let packet_len_max = part.packet_len_max().max(SETUP_PACKET_LEN_MAX);
-        let mut connections = Connections::new(address, packet_len_max, worker)?;
+        let mut connections = Connections::new(target, packet_len_max, worker)?;
+        if part.keeps_sessions() {
+            connections.keep_sessions();
+        }
         let clients = part.clients();
         let is_set_up = connections.drive(&mut Setup::new(&clients, self.version), crew, SETUP_PATIENCE)?;
         if !is_set_up && !crew.has_failed() {

@@ -12,6 +12,9 @@ use nix::unistd::Pid;
 /// State of a listening socket in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
 
+/// State of a socket without a peer in `/proc/net/udp`.
+const UNCONNECTED: &str = "07";
+
 /// Written to `/proc/PID/clear_refs`, forgets the peak of resident memory (proc(5)).
 const RESET_PEAK: &str = "5";
 
@@ -31,10 +34,19 @@ impl Process {
     ///
     /// Matches the port on any local address: a server on `0.0.0.0` is reached as `127.0.0.1`.
     pub(crate) fn listening_on(address: SocketAddr) -> Option<Self> {
-        let sockets: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
+        Self::with_socket(["/proc/net/tcp", "/proc/net/tcp6"], LISTEN, address.port())
+    }
+
+    /// The process that receives datagrams on `address`, in the same way.
+    pub(crate) fn receiving_on(address: SocketAddr) -> Option<Self> {
+        Self::with_socket(["/proc/net/udp", "/proc/net/udp6"], UNCONNECTED, address.port())
+    }
+
+    fn with_socket(tables: [&str; 2], state: &str, port: u16) -> Option<Self> {
+        let sockets: Vec<String> = tables
             .iter()
             .filter_map(|table| fs::read_to_string(table).ok())
-            .flat_map(|table| listening_sockets(&table, address.port()))
+            .flat_map(|table| sockets_in(&table, state, port))
             .collect();
         let processes = fs::read_dir("/proc").ok()?;
         processes
@@ -110,12 +122,12 @@ impl From<Pid> for Process {
     }
 }
 
-/// The names under `/proc/PID/fd` of the sockets that listen on `port`.
-fn listening_sockets(table: &str, port: u16) -> Vec<String> {
+/// The names under `/proc/PID/fd` of the sockets in this state on `port`.
+fn sockets_in(table: &str, state: &str, port: u16) -> Vec<String> {
     let local_port = format!(":{port:04X}");
     let lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
     lines
-        .filter(|fields| fields.len() > 9 && fields[1].ends_with(&local_port) && fields[3] == LISTEN)
+        .filter(|fields| fields.len() > 9 && fields[1].ends_with(&local_port) && fields[3] == state)
         .map(|fields| format!("socket:[{}]", fields[9]))
         .collect()
 }
@@ -136,7 +148,7 @@ mod tests {
             0: 0100007F:075B 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 111 1\n\
             1: 0100007F:075B 0100007F:9000 01 00000000:00000000 00:00000000 00000000     0        0 222 1\n\
             2: 0100007F:075C 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 333 1\n";
-        assert_eq!(listening_sockets(table, 1883), ["socket:[111]"]);
+        assert_eq!(sockets_in(table, LISTEN, 1883), ["socket:[111]"]);
     }
 
     #[test]

@@ -21,6 +21,7 @@ use wire::{
 
 use crate::error::{Error, Result};
 use crate::frames::{packet_len, whole_packets_len};
+use crate::layers::ServerStack;
 use crate::link::{Link, READ_LEN, Received};
 use crate::protocol::{packet_in, to_bytes};
 
@@ -45,6 +46,8 @@ pub(crate) struct Relay {
     buffer: Vec<u8>,
     /// Publishers whose targets have caught up.
     resumed: Vec<usize>,
+    /// The layers of each connection.
+    stack: ServerStack,
 }
 
 #[derive(Debug)]
@@ -70,14 +73,14 @@ struct Feed {
 }
 
 impl Relay {
-    /// Listens on `address`.
+    /// Listens on `address`, for connections with these layers.
     ///
     /// # Errors
     /// If the address is taken.
-    pub(crate) fn bind(address: SocketAddr) -> Result<Self> {
+    pub(crate) fn bind(address: SocketAddr, stack: ServerStack) -> Result<Self> {
         let (poll, listener) = watched_listener(address)?;
         let buffer = vec![0; READ_LEN + PACKET_LEN_MAX];
-        Ok(Self { poll, listener, peers: Slab::new(), buffer, resumed: Vec::new() })
+        Ok(Self { poll, listener, peers: Slab::new(), buffer, resumed: Vec::new(), stack })
     }
 
     /// The address that the relay listens on; asked for by tests, which let the system choose the port.
@@ -127,11 +130,11 @@ impl Relay {
         }
     }
 
-    fn add(&mut self, mut stream: TcpStream) -> io::Result<()> {
+    fn add(&mut self, stream: TcpStream) -> io::Result<()> {
         let entry = self.peers.vacant_entry();
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        self.poll.registry().register(&mut stream, Token(entry.key()), interest)?;
-        let link = Link::new(stream);
+        let layers = if self.stack.is_empty() { None } else { Some(self.stack.layers()?) };
+        let mut link = Link::new(stream, layers);
+        link.register(self.poll.registry(), Token(entry.key()))?;
         entry.insert(Peer { link, version: None, filters: Vec::new(), feed: None, sources: Vec::new() });
         Ok(())
     }
@@ -281,7 +284,7 @@ impl Relay {
     fn remove(&mut self, key: usize) {
         let Some(mut peer) = self.peers.try_remove(key) else { return };
         // The descriptor is closed in a moment anyway.
-        let _ = self.poll.registry().deregister(&mut peer.link.stream);
+        let _ = peer.link.deregister(self.poll.registry());
         for &source in &peer.sources {
             if let Some(feed) = self.peers.get_mut(source).and_then(|source| source.feed.as_mut()) {
                 feed.targets.retain(|&target| target != key);

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::campaign::Run;
 use crate::figure::{Sample, bytes, duration, median, quantity, share};
-use crate::load::{Churned, Outcome, Troubled};
+use crate::load::{Churned, Counted, Outcome, Troubled};
 use crate::measure::Measured;
 use crate::sequence::Tally;
 use crate::table::{Section, Table};
@@ -21,9 +21,6 @@ const UNKNOWN: &str = "-";
 /// Text of a cell with a failed run.
 const FAILED: &str = "FAILED";
 
-/// The section that shows speed.
-const RATE: &str = "messages/s";
-
 const PERCENTILES: [(f64, &str); 3] = [(50.0, "p50"), (99.0, "p99"), (99.9, "p99.9")];
 
 /// All runs of a comparison, with the names of what was compared.
@@ -33,6 +30,8 @@ pub(crate) struct Report {
     pub(crate) title: String,
     pub(crate) servers: Vec<String>,
     pub(crate) sizes: Vec<String>,
+    /// The things that messages of a run stand for.
+    pub(crate) counted: Counted,
     /// The size with which the others are compared, round by round.
     pub(crate) control: Option<usize>,
     pub(crate) runs: Vec<Run>,
@@ -57,7 +56,7 @@ impl Report {
         headings.extend(self.sizes.iter().cloned());
         let sections = [
             self.compared(
-                RATE,
+                self.counted.rate(),
                 |cell| cell.rate(),
                 |cell, sample| {
                     let mark = if cell.is_bound_by_generator() { " *" } else { "" };
@@ -65,8 +64,8 @@ impl Report {
                 },
             ),
             self.compared(
-                "server's CPU seconds per million messages",
-                |cell| cell.cpu(),
+                self.counted.cost(),
+                |cell| cell.cpu(self.counted),
                 |_, sample| sample.to_text(quantity),
             ),
             self.plain("server's peak memory", |cell| {
@@ -92,7 +91,7 @@ impl Report {
         let mut sections: Vec<_> = sections.into_iter().flatten().collect();
         if sections.is_empty() {
             // Nothing was measured, because everything failed: say so in every cell.
-            sections.push(Section { title: RATE.to_owned(), rows: self.rows(|_, _| None) });
+            sections.push(Section { title: self.counted.rate().to_owned(), rows: self.rows(|_, _| None) });
         }
         Table { title: self.title.clone(), headings, sections, notes: self.notes() }
     }
@@ -221,13 +220,37 @@ impl Report {
     }
 }
 
+impl Counted {
+    /// Title of the section that shows speed.
+    fn rate(self) -> &'static str {
+        match self {
+            Self::Messages => "messages/s",
+            Self::Handshakes => "handshakes/s",
+        }
+    }
+
+    /// Title of the section that shows the work of the server.
+    fn cost(self) -> &'static str {
+        match self {
+            Self::Messages => "server's CPU seconds per million messages",
+            Self::Handshakes => "handshakes per CPU second of the server",
+        }
+    }
+}
+
 impl Cell<'_> {
     fn rate(&self) -> Option<Sample> {
         self.sample(Measured::messages_per_sec)
     }
 
-    fn cpu(&self) -> Option<Sample> {
-        self.sample(Measured::cpu_secs_per_million)
+    fn cpu(&self, counted: Counted) -> Option<Sample> {
+        self.sample(|measured| {
+            let secs_per_million = measured.cpu_secs_per_million()?;
+            match counted {
+                Counted::Messages => Some(secs_per_million),
+                Counted::Handshakes => Some(1e6 / secs_per_million).filter(|count| count.is_finite()),
+            }
+        })
     }
 
     fn connection_bytes(&self) -> Option<Sample> {
@@ -397,7 +420,14 @@ mod tests {
 
     fn report(runs: Vec<Run>) -> Report {
         let servers = vec!["first".to_owned(), "second".to_owned()];
-        Report { title: "test".into(), servers, sizes: vec!["10".into()], control: None, runs }
+        Report {
+            title: "test".into(),
+            servers,
+            sizes: vec!["10".into()],
+            counted: Counted::Messages,
+            control: None,
+            runs,
+        }
     }
 
     #[test]
@@ -479,7 +509,15 @@ mod tests {
             [1_000, 2_000, 3_000].into_iter().zip(0..).map(|(n, at)| run(0, at, n)).collect();
         runs.extend([500, 500, 300].into_iter().zip(0..).map(|(n, at)| run(1, at, n)));
         let (servers, sizes) = (vec!["only".into()], vec!["idle".into(), "storm".into()]);
-        let table = Report { title: "test".into(), servers, sizes, control: Some(0), runs }.table();
+        let table = Report {
+            title: "test".into(),
+            servers,
+            sizes,
+            counted: Counted::Messages,
+            control: Some(0),
+            runs,
+        }
+        .table();
         let is_it =
             |section: &&Section| section.title == "messages/s against “idle” of the same round, median";
         let section = table.sections.iter().find(is_it).unwrap();

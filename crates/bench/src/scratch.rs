@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use journal::{Directory, Opening, Settings, Wake};
@@ -22,7 +23,9 @@ impl Scratch {
     /// # Errors
     /// If that cannot be done there.
     pub(crate) fn new(parent: &Path) -> Result<Self> {
-        let path = parent.join(format!("pondhawk-bench-{}", std::process::id()));
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("pondhawk-bench-{}-{number}", std::process::id()));
         let made = fs::create_dir_all(parent).and_then(|()| fs::create_dir(&path));
         made.map_err(Error::io(format!("make the directory {}", path.display())))?;
         Ok(Self(path))

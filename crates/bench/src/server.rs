@@ -1,10 +1,10 @@
 //! The servers of a comparison: running somewhere, or started for each run.
 
 use std::ffi::OsStr;
-use std::io::Write;
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::io::{ErrorKind, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 use std::thread;
@@ -17,14 +17,18 @@ use nix::unistd::Pid;
 use crate::error::{Error, Result};
 use crate::host::{CpuList, while_confined};
 use crate::interrupt::Interrupt;
+use crate::layers::{Location, Over, Trust};
 use crate::measure::Target;
 use crate::process::Process;
 
-/// The port that is registered for MQTT.
-const DEFAULT_PORT: u16 = 1883;
-
 /// Stands for the port in the command of a server that is started.
 const PORT_PLACEHOLDER: &str = "{port}";
+
+/// Stand for files in the command of a server that is started: its certificate, its key, the authority.
+const FILE_PLACEHOLDERS: [&str; 3] = ["{cert}", "{key}", "{ca}"];
+
+/// The path of MQTT over WebSocket, where a URL has none.
+const DEFAULT_PATH: &str = "/mqtt";
 
 /// Time limit for a server to accept connections.
 const START_PATIENCE: Duration = Duration::from_secs(15);
@@ -45,6 +49,8 @@ const TIE: [&str; 3] = ["setpriv", "--pdeathsig", "TERM"];
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Contender {
     pub(crate) name: String,
+    /// The layers of connections to it.
+    pub(crate) over: Over,
     origin: Origin,
 }
 
@@ -63,8 +69,14 @@ enum Origin {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RunningServer {
     name: String,
-    address: SocketAddr,
+    host: String,
+    ip: IpAddr,
+    port: Option<u16>,
     pid: Option<i32>,
+    /// The layers that a URL names.
+    over: Option<Over>,
+    /// The path that a URL names.
+    path: String,
 }
 
 /// A server to be started for each run, written `NAME=COMMAND`, where the command contains `{port}`.
@@ -88,25 +100,25 @@ pub(crate) struct Started {
 }
 
 impl Contender {
-    /// A server that runs already.
-    pub(crate) fn running(server: RunningServer) -> Self {
-        Self { name: server.name.clone(), origin: Origin::Running(server) }
+    /// A server that runs already, over these layers unless its URL names others.
+    pub(crate) fn running(server: RunningServer, over: Over) -> Self {
+        let over = server.over.unwrap_or(over);
+        Self { name: server.name.clone(), over, origin: Origin::Running(server) }
     }
 
     /// A server that is started afresh for each run.
-    pub(crate) fn command(server: ServerCommand) -> Self {
-        Self { name: server.name, origin: Origin::Command(server.command) }
+    pub(crate) fn command(server: ServerCommand, over: Over) -> Self {
+        Self { name: server.name, over, origin: Origin::Command(server.command) }
     }
 
     /// Mosquitto as the system has it installed, with nothing that would make it lose messages.
-    pub(crate) fn mosquitto() -> Self {
-        Self { name: "mosquitto".into(), origin: Origin::Mosquitto }
+    pub(crate) fn mosquitto(over: Over) -> Self {
+        Self { name: "mosquitto".into(), over, origin: Origin::Mosquitto }
     }
 
     /// This program's own relay; `own_words` stand between the program and its `relay` on the command line.
-    pub(crate) fn relay(own_words: &[&str]) -> Self {
-        let words = own_words.iter().chain(&["relay", "--until-stdin-closes", "--port"]);
-        Self { name: "relay".into(), origin: Origin::Relay(words.map(|word| (*word).to_owned()).collect()) }
+    pub(crate) fn relay(own_words: &[&str], over: Over) -> Self {
+        Self { name: "relay".into(), over, origin: Origin::Relay(words(own_words, "relay")) }
     }
 
     /// Whether it is this program's own relay.
@@ -116,8 +128,16 @@ impl Contender {
 
     /// The server that refuses every client, for attacks that only connect.
     pub(crate) fn decoy(own_words: &[&str]) -> Self {
-        let words = own_words.iter().chain(&["decoy", "--until-stdin-closes", "--port"]);
-        Self { name: "decoy".into(), origin: Origin::Own(words.map(|word| (*word).to_owned()).collect()) }
+        Self { name: "decoy".into(), over: Over::Tcp, origin: Origin::Own(words(own_words, "decoy")) }
+    }
+
+    /// Whether the server is started with a certificate that is made for it.
+    pub(crate) fn needs_certificate(&self) -> bool {
+        match &self.origin {
+            Origin::Running(_) => false,
+            Origin::Command(command) => FILE_PLACEHOLDERS.iter().any(|place| command.contains(place)),
+            Origin::Mosquitto | Origin::Relay(_) | Origin::Own(_) => self.over.has_tls(),
+        }
     }
 
     /// Starts the server, confined to `cpus`, and waits until it accepts connections; or finds it running.
@@ -125,61 +145,106 @@ impl Contender {
     /// # Errors
     /// [`Error::Server`] if it cannot be started or does not accept connections in time; else what the machine
     /// refused, or that there was an interrupt.
-    pub(crate) fn start(&self, cpus: Option<&CpuList>, interrupt: &Interrupt) -> Result<Server> {
+    pub(crate) fn start(
+        &self,
+        cpus: Option<&CpuList>,
+        trust: &Trust,
+        interrupt: &Interrupt,
+    ) -> Result<Server> {
+        if self.over == Over::Quic && matches!(self.origin, Origin::Mosquitto | Origin::Relay(_)) {
+            return Err(Error::Server("has no QUIC".to_owned()));
+        }
         let address = free_address()?;
         let mut started = match &self.origin {
-            Origin::Running(server) => return Ok(server.find()),
-            Origin::Command(command) => Started::by_shell(&with_port(command, address), cpus)?,
+            Origin::Running(server) => return server.find(self.over, trust),
+            Origin::Command(command) => Started::by_shell(&fill_in(command, address, trust), cpus)?,
             Origin::Mosquitto => {
                 let mut started = Started::new(mosquitto(), cpus)?;
-                started.write(&mosquitto_config(address));
+                started.write(&mosquitto_config(address, self.over, trust)?);
                 started
             }
-            Origin::Relay(words) | Origin::Own(words) => Started::new(own(words, address)?, cpus)?,
+            Origin::Relay(words) => {
+                let mut relay = own(words, address)?;
+                relay.args(["--over", self.over.name()]);
+                if let Some(made) = trust.made().filter(|_| self.over.has_tls()) {
+                    relay.arg("--cert").arg(made.chain()).arg("--key").arg(made.key());
+                }
+                Started::new(relay, cpus)?
+            }
+            Origin::Own(words) => Started::new(own(words, address)?, cpus)?,
         };
-        started.wait_until_it_accepts(address, START_PATIENCE, interrupt)?;
+        match self.over {
+            Over::Quic => started.wait_until(|| takes_datagrams(address), START_PATIENCE, interrupt)?,
+            _ => started.wait_until_it_accepts(address, START_PATIENCE, interrupt)?,
+        }
         let process = started.process();
-        Ok(Server { target: Target { address, process }, _started: Some(started) })
+        let host = address.ip().to_string();
+        let stack = trust.stack(self.over, &host, location(&host, address.port(), DEFAULT_PATH))?;
+        Ok(Server { target: Target { address, stack, process }, _started: Some(started) })
     }
 }
 
 impl RunningServer {
     /// A server at `HOST`, `HOST:PORT` or `HOST:PORT:PID`, also as a URL.
-    pub(crate) fn at(name: String, place: &str) -> std::result::Result<Self, String> {
-        let place = match place.split_once("://") {
-            Some(("mqtt" | "tcp", place)) => place.trim_end_matches('/'),
-            Some((scheme, _)) => return Err(format!("bench connects over TCP, and not by {scheme}://")),
-            None => place,
+    pub(crate) fn at(name: String, text: &str) -> std::result::Result<Self, String> {
+        let (over, place) = match text.split_once("://") {
+            Some((scheme, place)) => {
+                let over = Over::of_scheme(scheme);
+                (Some(over.ok_or_else(|| format!("bench does not connect by {scheme}://"))?), place)
+            }
+            None => (None, text),
         };
-        let resolve = |address: &str| address.to_socket_addrs().ok()?.next();
-        let (address, pid) = match place.rsplit_once(':') {
-            Some((address, pid)) if resolve(address).is_some() => {
+        let (place, path) = place.split_at(place.find('/').unwrap_or(place.len()));
+        if !over.is_some_and(Over::has_websocket) && !matches!(path, "" | "/") {
+            return Err(format!("the path {path} means nothing without WebSocket"));
+        }
+        let unknown = || format!("`{place}` is not HOST[:PORT], or there is no such host");
+        let (host, rest) = match place.strip_prefix('[') {
+            Some(inside) => inside.split_once(']').ok_or_else(unknown)?,
+            None if place.parse::<Ipv6Addr>().is_ok() => (place, ""),
+            None => place.split_at(place.find(':').unwrap_or(place.len())),
+        };
+        let (port, pid) = match rest.strip_prefix(':').map(|rest| rest.split_once(':').ok_or(rest)) {
+            None if rest.is_empty() => (None, None),
+            Some(Ok((port, pid))) => {
                 let pid = pid.parse().map_err(|_| format!("`{pid}` is not a process id"))?;
-                (resolve(address), Some(pid))
+                (Some(port.parse().map_err(|_| unknown())?), Some(pid))
             }
-            _ => {
-                let host = place.trim_start_matches('[').trim_end_matches(']');
-                let without_port = || (host, DEFAULT_PORT).to_socket_addrs().ok()?.next();
-                (resolve(place).or_else(without_port), None)
-            }
+            Some(Err(port)) => (Some(port.parse().map_err(|_| unknown())?), None),
+            None => return Err(unknown()),
         };
-        let address =
-            address.ok_or_else(|| format!("`{place}` is not HOST[:PORT], or there is no such host"))?;
-        Ok(Self { name, address, pid })
+        let resolved = (host, 0).to_socket_addrs().ok().and_then(|mut all| all.next());
+        let ip = resolved.ok_or_else(unknown)?.ip();
+        let path = if path.is_empty() { DEFAULT_PATH } else { path };
+        Ok(Self { name, host: host.to_owned(), ip, port, pid, over, path: path.to_owned() })
     }
 
-    fn find(&self) -> Server {
-        let found = || self.address.ip().is_loopback().then(|| Process::listening_on(self.address)).flatten();
+    fn find(&self, over: Over, trust: &Trust) -> Result<Server> {
+        let address = SocketAddr::new(self.ip, self.port.unwrap_or(over.default_port()));
+        let listening = || match over {
+            Over::Quic => Process::receiving_on(address),
+            _ => Process::listening_on(address),
+        };
+        let found = || address.ip().is_loopback().then(listening).flatten();
         let process = self.pid.map(Process::new).or_else(found);
-        Server { target: Target { address: self.address, process }, _started: None }
+        let stack = trust.stack(over, &self.host, location(&self.host, address.port(), &self.path))?;
+        Ok(Server { target: Target { address, stack, process }, _started: None })
     }
 }
 
 impl Default for RunningServer {
     /// Usual address of an MQTT server on this machine.
     fn default() -> Self {
-        let address = SocketAddr::from(([127, 0, 0, 1], DEFAULT_PORT));
-        Self { name: "server".into(), address, pid: None }
+        let ip = Ipv4Addr::LOCALHOST;
+        Self {
+            name: "server".into(),
+            host: ip.to_string(),
+            ip: ip.into(),
+            port: None,
+            pid: None,
+            over: None,
+            path: DEFAULT_PATH.to_owned(),
+        }
     }
 }
 
@@ -273,6 +338,15 @@ impl Started {
         patience: Duration,
         interrupt: &Interrupt,
     ) -> Result<()> {
+        self.wait_until(|| accepts(address), patience, interrupt)
+    }
+
+    fn wait_until(
+        &mut self,
+        is_up: impl Fn() -> bool,
+        patience: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<()> {
         let started = Instant::now();
         while started.elapsed() < patience {
             interrupt.check()?;
@@ -281,7 +355,7 @@ impl Started {
                     format!("ended with {status} before it accepted connections; run its command by hand");
                 return Err(Error::Server(how));
             }
-            if accepts(address) {
+            if is_up() {
                 return Ok(());
             }
             thread::sleep(LOOK_INTERVAL);
@@ -315,6 +389,19 @@ impl Drop for Started {
 pub(crate) fn accepts(address: SocketAddr) -> bool {
     TcpStream::connect_timeout(&address, START_PATIENCE)
         .is_ok_and(|stream| stream.local_addr().is_ok_and(|own| own != address))
+}
+
+/// Whether somebody takes datagrams there. Otherwise the system answers the first one.
+fn takes_datagrams(address: SocketAddr) -> bool {
+    let probe = || {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        socket.connect(address)?;
+        // No server of QUIC answers this.
+        socket.send(&[0])?;
+        socket.set_read_timeout(Some(LOOK_INTERVAL))?;
+        socket.recv(&mut [0])
+    };
+    probe().is_err_and(|error: io::Error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
 }
 
 fn name_and_rest<'a>(text: &'a str, rest: &str) -> std::result::Result<(String, &'a str), String> {
@@ -351,8 +438,25 @@ pub(crate) fn is_on_path(program: &str) -> bool {
     folders.map(|folder| folder.join(program)).any(|file| file.is_file())
 }
 
-fn with_port(command: &str, address: SocketAddr) -> String {
-    command.replace(PORT_PLACEHOLDER, &address.port().to_string())
+/// The location of MQTT on a server, for HTTP.
+fn location(host: &str, port: u16, path: &str) -> Location {
+    let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    Location { authority: format!("{host}:{port}"), path: path.to_owned() }
+}
+
+/// The words with which this program starts a server of its own; the port follows.
+fn words(own_words: &[&str], name: &str) -> Vec<String> {
+    let words = own_words.iter().copied().chain([name, "--until-stdin-closes", "--port"]);
+    words.map(str::to_owned).collect()
+}
+
+fn fill_in(command: &str, address: SocketAddr, trust: &Trust) -> String {
+    let command = command.replace(PORT_PLACEHOLDER, &address.port().to_string());
+    let Some(made) = trust.made() else { return command };
+    let files = [made.chain(), made.key(), made.authority()];
+    let replace =
+        |command: String, (place, file): (&str, PathBuf)| command.replace(place, &file.display().to_string());
+    FILE_PLACEHOLDERS.into_iter().zip(files).fold(command, replace)
 }
 
 /// A server of this program.
@@ -376,34 +480,81 @@ fn mosquitto() -> Command {
 /// default of 20 a subscriber is waited for far more often than a window of 100 would), and takes as many from a
 /// publisher in MQTT 5; Nagle's algorithm is off as in the other servers; nothing is logged. Where root starts it, it
 /// stays root: a process that becomes somebody else is no longer tied to the one that started it.
-fn mosquitto_config(address: SocketAddr) -> String {
+///
+/// Mosquitto 2.0 does not start with listeners for WebSocket alone: another port then has one for TCP.
+fn mosquitto_config(address: SocketAddr, over: Over, trust: &Trust) -> Result<String> {
     let (port, host) = (address.port(), address.ip());
-    format!(
-        "listener {port} {host}\nallow_anonymous true\nmax_queued_messages 0\nmax_inflight_messages 0\n\
-         set_tcp_nodelay true\nlog_type none\nuser root\n"
-    )
+    let mut text = format!("listener {port} {host}\n");
+    if over.has_websocket() {
+        // Its library for WebSocket takes the address for one of IPv6 otherwise.
+        text += "socket_domain ipv4\nprotocol websockets\n";
+    }
+    if let Some(made) = trust.made().filter(|_| over.has_tls()) {
+        text += &format!("certfile {}\nkeyfile {}\n", made.chain().display(), made.key().display());
+    }
+    if over.has_websocket() {
+        text += &format!("listener {} {host}\n", free_address()?.port());
+    }
+    text += "allow_anonymous true\nmax_queued_messages 0\nmax_inflight_messages 0\nset_tcp_nodelay true\n\
+             log_type none\nuser root\n";
+    Ok(text)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layers::TrustArgs;
 
     #[test]
     fn a_running_server_is_written_with_or_without_its_process_id() {
         let server: RunningServer = "a=127.0.0.1:1883".parse().unwrap();
         assert_eq!((server.name.as_str(), server.pid), ("a", None));
         let server: RunningServer = "b=127.0.0.1:1884:77".parse().unwrap();
-        assert_eq!((server.address.port(), server.pid), (1884, Some(77)));
+        assert_eq!((server.port, server.pid), (Some(1884), Some(77)));
         let server: RunningServer = "c=[::1]:1885:78".parse().unwrap();
-        assert_eq!((server.address, server.pid), ("[::1]:1885".parse().unwrap(), Some(78)));
+        assert_eq!((server.ip, server.port, server.pid), ("::1".parse().unwrap(), Some(1885), Some(78)));
         assert!("127.0.0.1:1883".parse::<RunningServer>().is_err());
-        assert_eq!("a=127.0.0.1".parse::<RunningServer>().unwrap().address.port(), 1883);
         for place in ["::1", "[::1]", "mqtt://[::1]", "tcp://[::1]:1883/"] {
             let server = RunningServer::at("a".into(), place).unwrap();
-            assert_eq!(server.address, "[::1]:1883".parse().unwrap(), "{place}");
+            let address = server.find(Over::Tcp, &Trust::default()).unwrap().target.address;
+            assert_eq!(address, "[::1]:1883".parse().unwrap(), "{place}");
         }
-        assert!(RunningServer::at("a".into(), "mqtts://127.0.0.1").unwrap_err().contains("mqtts"));
-        assert!("a=127.0.0.1:x".parse::<RunningServer>().is_err());
+        for place in ["a=127.0.0.1:x", "a=http://127.0.0.1", "a=127.0.0.1/mqtt", "a=[::1", "a=[::1]1883"] {
+            assert!(place.parse::<RunningServer>().is_err(), "{place}");
+        }
+    }
+
+    #[test]
+    fn the_scheme_of_a_url_names_the_layers_and_the_port() {
+        for (place, over, port, path) in [
+            ("a=127.0.0.1", Over::Ws, 80, "/mqtt"),
+            ("a=mqtt://127.0.0.1:7", Over::Tcp, 7, "/mqtt"),
+            ("a=mqtts://127.0.0.1", Over::Tls, 8883, "/mqtt"),
+            ("a=ws://127.0.0.1:8080:12", Over::Ws, 8080, "/mqtt"),
+            ("a=wss://127.0.0.1/", Over::Wss, 443, "/"),
+            ("a=wss://127.0.0.1:8443/some/where", Over::Wss, 8443, "/some/where"),
+        ] {
+            let server: RunningServer = place.parse().unwrap();
+            let contender = Contender::running(server.clone(), Over::Ws);
+            let address = server.find(contender.over, &Trust::default()).unwrap().target.address;
+            assert_eq!((contender.over, address.port(), server.path.as_str()), (over, port, path));
+        }
+    }
+
+    #[test]
+    fn a_command_gets_the_files_that_it_names() {
+        let trust = Trust::new(&TrustArgs::default(), true, true).unwrap();
+        let command: ServerCommand = "a=cat {cert} {key} {ca} # {port}".parse().unwrap();
+        let contender = Contender::command(command.clone(), Over::Tls);
+        assert!(contender.needs_certificate());
+        let output = Command::new("sh")
+            .arg("-c")
+            .arg(fill_in(&command.command, free_address().unwrap(), &trust))
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text.matches("BEGIN CERTIFICATE").count(), 2, "{text}");
+        assert_eq!(text.matches("BEGIN PRIVATE KEY").count(), 1, "{text}");
     }
 
     /// A system ties a process to the thread that started it.

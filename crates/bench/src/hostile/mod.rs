@@ -31,6 +31,7 @@ use crate::args::HostileArgs;
 use crate::error::{Error, Result};
 use crate::host;
 use crate::interrupt::Interrupt;
+use crate::layers::{Over, Trust};
 use crate::process::Process;
 use crate::server::Contender;
 use crate::table::{Section, Table};
@@ -73,6 +74,9 @@ pub(crate) fn run(args: HostileArgs, own_words: &[&str]) -> Result<ExitCode> {
         cpus.confine_this_thread()?;
     }
     let contenders = args.comparison.contenders(own_words);
+    if contenders.iter().any(|contender| contender.over != Over::Tcp) {
+        return Err(Error::Arguments("attacks come over TCP alone: leave --over out".to_owned()));
+    }
     let mut sections = Vec::new();
     let mut faults = Vec::new();
     for attack in attacks {
@@ -170,7 +174,7 @@ impl Plan {
     }
 
     fn meet(&self, attack: &Attack, contender: &Contender, interrupt: &Interrupt) -> Result<Round> {
-        let server = contender.start(self.cpus.as_ref(), interrupt)?;
+        let server = contender.start(self.cpus.as_ref(), &Trust::default(), interrupt)?;
         let (address, process) = (server.target.address, server.target.process);
         let innocents = Innocents::start(address, self.login.as_ref());
         // Connections are made, and caches are warm.
@@ -182,7 +186,7 @@ impl Plan {
             process.reset_peak();
         }
         let beside_decoy = if attack.suits_decoy {
-            let decoy = self.decoy.start(self.cpus.as_ref(), interrupt)?;
+            let decoy = self.decoy.start(self.cpus.as_ref(), &Trust::default(), interrupt)?;
             innocents.take();
             let (conduct, _attackers) = self.attack(attack, decoy.target.address, interrupt);
             interrupt.check()?;

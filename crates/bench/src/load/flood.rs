@@ -457,6 +457,7 @@ mod tests {
 
     use super::super::churn::ChurnPlace;
     use super::*;
+    use crate::measure::Target;
 
     const MESSAGES: u64 = 10;
     const QUALITY: Quality = Quality { qos: Qos::AtLeastOnce, window: 4 };
@@ -479,7 +480,8 @@ mod tests {
     fn connected(part: &Flood) -> (Connections, Vec<TcpStream>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let packet_len_max = part.packet_len_max();
-        let mut connections = Connections::new(listener.local_addr().unwrap(), packet_len_max, 0).unwrap();
+        let target = Target::plain(listener.local_addr().unwrap(), None);
+        let mut connections = Connections::new(&target, packet_len_max, 0).unwrap();
         let connect = |_: &Client| {
             connections.open(&[]).unwrap();
             listener.accept().unwrap().0
@@ -542,7 +544,8 @@ mod tests {
     #[test]
     fn a_disconnect_ends_the_run() {
         let mut part = FloodTest { version: Version::V5, ..pair() }.parts(0, 0, 1).remove(0);
-        let mut connections = Connections::new("127.0.0.1:1".parse().unwrap(), 64, 0).unwrap();
+        let nobody = Target::plain("127.0.0.1:1".parse().unwrap(), None);
+        let mut connections = Connections::new(&nobody, 64, 0).unwrap();
         let quota_exceeded = [0xE0, 1, 0x97];
         let error = part.receive(0, &quota_exceeded, &mut connections).unwrap_err();
         assert!(error.to_string().contains("Quota exceeded"), "{error}");

@@ -20,7 +20,8 @@ pub(crate) use self::many::ManyTest;
 pub(crate) use self::offline::OfflineTest;
 pub(crate) use self::pingtest::{PingtestSize, PingtestTest};
 pub(crate) use self::trouble::{
-    Dispatch, InnocentPlan, RetainedFlood, SharedQueue, SlowConsumerTest, Storm, TroubleTest, Troubled,
+    Dispatch, HandshakeTest, Handshakes, InnocentPlan, RetainedFlood, SharedQueue, SlowConsumerTest, Storm,
+    TroubleTest, Troubled,
 };
 
 use crate::connections::Load;
@@ -39,6 +40,14 @@ const LATENCY_MAX: Duration = Duration::from_secs(60);
 /// Decimal digits to which latencies are kept.
 const LATENCY_DIGITS: u8 = 3;
 
+/// The things that a test counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Counted {
+    #[default]
+    Messages,
+    Handshakes,
+}
+
 /// The kind of test, with its sizes.
 pub(crate) trait Test {
     /// The part of a run that one thread of the generator carries.
@@ -50,6 +59,16 @@ pub(crate) trait Test {
     /// The QoS of its messages.
     fn qos(&self) -> Qos {
         Qos::AtMostOnce
+    }
+
+    /// The things that it counts.
+    fn counted(&self) -> Counted {
+        Counted::Messages
+    }
+
+    /// Whether it is about TLS.
+    fn needs_tls(&self) -> bool {
+        false
     }
 
     /// The column headings, one per size.
@@ -87,6 +106,11 @@ pub(crate) trait Part: Load + Send {
 
     /// Whether the server's memory is what is measured, and is therefore waited for to settle.
     fn measures_memory(&self) -> bool {
+        false
+    }
+
+    /// Whether each connection goes on from the TLS session of the one before it with the same number.
+    fn keeps_sessions(&self) -> bool {
         false
     }
 

@@ -195,7 +195,7 @@ fn run_once(
     let run = |amount| {
         // A short run is over before it is looked at.
         check()?;
-        workload.run(size, amount, &setting.generator, server.target, check)
+        workload.run(size, amount, &setting.generator, &server.target, check)
     };
     let mut warm_up = WarmUp::default();
     let (measured, words) = if workload.is_scalable() {

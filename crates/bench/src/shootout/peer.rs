@@ -163,7 +163,7 @@ impl Recipe<'_> {
         started.wait_until_it_accepts(self.address, patience, interrupt)?;
         // The process that was started may be a script.
         let process = Process::listening_on(self.address).or_else(|| started.process());
-        Ok((started, Target { address: self.address, process }))
+        Ok((started, Target::plain(self.address, process)))
     }
 
     pub(super) fn address(&self) -> SocketAddr {

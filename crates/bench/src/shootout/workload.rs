@@ -150,7 +150,7 @@ impl Workload {
         size: usize,
         amount: Amount,
         generator: &Generator,
-        target: Target,
+        target: &Target,
         mut check: impl FnMut() -> Result<()>,
     ) -> Result<(Measured, String)> {
         let size = size.min(self.load.sizes().len() - 1);

@@ -1,6 +1,7 @@
 //! Trouble, and innocent clients beside it: what the demands of some cost the others.
 
 mod group;
+mod handshakes;
 mod innocent;
 mod laggards;
 mod retained;
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use wire::Version;
 
 pub(crate) use self::group::{Dispatch, SharedQueue};
+pub(crate) use self::handshakes::{HandshakeTest, Handshakes};
 pub(crate) use self::innocent::InnocentPlan;
 pub(crate) use self::laggards::SlowConsumerTest;
 pub(crate) use self::retained::RetainedFlood;
@@ -38,6 +40,11 @@ pub(crate) trait Trouble {
 
     /// The forms that it takes: each is a column.
     fn forms(&self) -> Vec<String>;
+
+    /// Whether it is about TLS.
+    fn needs_tls(&self) -> bool {
+        false
+    }
 
     /// Number of its connections.
     fn connections(&self) -> u64;
@@ -145,6 +152,10 @@ impl<T: Trouble> Test for TroubleTest<T> {
         Some(0)
     }
 
+    fn needs_tls(&self) -> bool {
+        self.trouble.needs_tls()
+    }
+
     fn suits_relay(&self, size: usize) -> bool {
         size.checked_sub(ALONE.len()).is_none_or(|form| self.trouble.suits_relay(form))
     }
@@ -235,6 +246,13 @@ impl<I: Part, T: Part> Part for Player<I, T> {
         match self {
             Self::Innocent(part) => part.packet_len_max(),
             Self::Trouble(part) => part.packet_len_max(),
+        }
+    }
+
+    fn keeps_sessions(&self) -> bool {
+        match self {
+            Self::Innocent(part) => part.keeps_sessions(),
+            Self::Trouble(part) => part.keeps_sessions(),
         }
     }
 
