@@ -187,7 +187,8 @@ impl Judge {
         }
         let is_after_end = link.end_step.is_some() && seen.kind != Kind::End;
         let Some((all, subject, mut noted)) = self.noted(Side::Recording, connection, seen) else { return };
-        noted.is_optional = is_after_end;
+        // The release of a message that has not arrived cannot arrive either.
+        noted.is_optional = is_after_end || self.is_release_of_missing(connection, &noted.seen.kind);
         if let (Kind::Message(message), Scope::Pool) = (&noted.seen.kind, noted.scope)
             && let Some(count) = self.sent_again.get_mut(&message.content).filter(|count| **count > 0)
         {
@@ -203,6 +204,16 @@ impl Judge {
             && let Some((_, _, oldest)) = self.overdue.take_oldest()
         {
             self.miss(&oldest, None);
+        }
+    }
+
+    fn is_release_of_missing(&self, connection: u64, kind: &Kind) -> bool {
+        let session = self.links.get(&connection).and_then(|link| link.session);
+        match (kind, session) {
+            (Kind::Release(packet_id), Some(number)) => {
+                !self.sessions[number as usize].packet_ids.contains_key(packet_id)
+            }
+            _ => false,
         }
     }
 
@@ -433,6 +444,19 @@ impl Judge {
         while self.expected.take_oldest().is_some() {}
     }
 
+    /// Gives up waiting for messages that are in doubt.
+    pub(crate) fn give_up_doubtful(&mut self) {
+        for _ in 0..self.expected.len() {
+            let Some((all, subject, mut noted)) = self.expected.take_oldest() else { return };
+            if self.may_be_missing(&noted) {
+                noted.is_optional = true;
+                self.overdue.add(all, subject, noted);
+            } else {
+                self.expected.add(all, subject, noted);
+            }
+        }
+    }
+
     /// Gives up waiting for packets that have not arrived in time.
     pub(crate) fn give_up(&mut self) {
         while let Some((all, subject, noted)) = self.expected.take_oldest() {
@@ -468,17 +492,19 @@ impl Judge {
         self.report
     }
 
+    /// Whether a recorded message may be missing because of a race.
+    fn may_be_missing(&self, expected: &Noted) -> bool {
+        let Kind::Message(message) = &expected.seen.kind else { return false };
+        self.is_in_doubt(expected, |past, session| {
+            past.may_be_missing(message, expected.moment, &session.changes)
+        })
+    }
+
     /// Reports a recorded packet that has not arrived, or has arrived with other content.
     fn miss(&mut self, expected: &Noted, received: Option<&Noted>) {
-        let is_in_doubt = match &expected.seen.kind {
-            Kind::Message(message) => self.is_in_doubt(expected, |past, session| {
-                past.may_be_missing(message, expected.moment, &session.changes)
-            }),
-            _ => false,
-        };
         match received {
-            _ if is_in_doubt || expected.is_optional => {
-                self.report.in_doubt += u64::from(is_in_doubt);
+            _ if expected.is_optional || self.may_be_missing(expected) => {
+                self.report.in_doubt += u64::from(matches!(expected.seen.kind, Kind::Message(_)));
                 if let Some(received) = received {
                     self.exceed(received);
                 }

@@ -23,6 +23,9 @@ const PING: [u8; 2] = [0xc0, 0];
 /// The shortest time for which a late packet is waited for, after many packets were missing.
 const PATIENCE_MIN: Duration = Duration::from_millis(100);
 
+/// Time for which a message is waited for that a race of the recording may have caused.
+const DOUBTFUL_MAX: Duration = Duration::from_millis(50);
+
 /// Silence after which the replay ends, so that extra messages at the end are found too.
 const SILENCE: Duration = Duration::from_millis(300);
 
@@ -294,10 +297,15 @@ impl Player {
             Speed::Max => self.now.time.saturating_sub(self.last_sent),
             Speed::Times(_) => Duration::ZERO,
         };
-        let deadline = began + self.patience.now + recorded;
+        let doubtful = began + DOUBTFUL_MAX.min(self.patience.now) + recorded;
+        let mut deadline = doubtful;
         while self.judge.waiting() > 0 {
             match timeout_at(deadline, self.arrivals.recv()).await {
                 Ok(Some(arrival)) => self.arrive(arrival),
+                _ if deadline == doubtful => {
+                    self.judge.give_up_doubtful();
+                    deadline = began + self.patience.now.max(2 * DOUBTFUL_MAX) + recorded;
+                }
                 _ => {
                     self.judge.give_up();
                     return self.patience.fail();
