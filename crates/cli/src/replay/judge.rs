@@ -9,7 +9,7 @@ use super::packet::{Kind, Message, Seen, hash};
 use super::past::{Moment, Past, Reach};
 use super::report::{Difference, DifferenceKind, Report};
 use super::script::Said;
-use super::session::{Exchange, Link, Place, Request, Session, Side};
+use super::session::{Exchange, Link, Place, Request, Session, Side, Stream};
 
 /// Maximum number of arrived packets without a counterpart, and of missing ones, that wait for the end of the replay. The
 /// oldest beyond it are reported at once. Each takes about 500 bytes.
@@ -377,16 +377,12 @@ impl Judge {
             return;
         };
         let (Scope::Session(number), false) = (expected.scope, self.sessions.is_empty()) else { return };
-        let session = &mut self.sessions[number as usize];
         if let (Some(then), Some(now)) = (recorded.packet_id, replayed.packet_id) {
-            session.packet_ids.insert(then, now);
+            self.sessions[number as usize].packet_ids.insert(then, now);
         }
-        let is_ordered = !(recorded.dup || replayed.dup || recorded.retain);
-        let publication = self.past.of(recorded).filter(|publication| is_ordered && !publication.is_shared);
-        let Some(publication) = publication else { return };
-        let stream = (publication.publisher, hash(recorded.topic.name().as_str()), recorded.qos);
+        let Some(stream) = self.stream(recorded).filter(|_| !replayed.dup) else { return };
         let place = Place { step: expected.moment.step, arrival: received.arrival };
-        if session.is_out_of_order(stream, place) {
+        if self.sessions[number as usize].is_out_of_order(stream, place) {
             self.tell(DifferenceKind::OutOfOrder, expected, None, Some(&received.seen.shown));
         }
     }
@@ -444,17 +440,33 @@ impl Judge {
         while self.expected.take_oldest().is_some() {}
     }
 
-    /// Gives up waiting for messages that are in doubt.
-    pub(crate) fn give_up_doubtful(&mut self) {
+    /// Gives up waiting for messages that are in doubt, and for those that a later message has overtaken.
+    pub(crate) fn give_up_hopeless(&mut self) {
         for _ in 0..self.expected.len() {
             let Some((all, subject, mut noted)) = self.expected.take_oldest() else { return };
-            if self.may_be_missing(&noted) {
-                noted.is_optional = true;
+            noted.is_optional = self.may_be_missing(&noted);
+            if noted.is_optional || self.is_overtaken(&noted) {
                 self.overdue.add(all, subject, noted);
             } else {
                 self.expected.add(all, subject, noted);
             }
         }
+    }
+
+    /// Whether a later message of the same stream has arrived.
+    fn is_overtaken(&self, expected: &Noted) -> bool {
+        let (Scope::Session(number), Kind::Message(message)) = (expected.scope, &expected.seen.kind) else {
+            return false;
+        };
+        let stream = self.stream(message);
+        stream.is_some_and(|stream| self.sessions[number as usize].is_behind(stream, expected.moment.step))
+    }
+
+    /// The messages among which this one has to keep its order. `None` if nothing is known about its order.
+    fn stream(&self, message: &Message) -> Option<Stream> {
+        let publication = self.past.of(message).filter(|publication| !publication.is_shared)?;
+        let topic = hash(message.topic.name().as_str());
+        (!message.dup && !message.retain).then_some((publication.publisher, topic, message.qos))
     }
 
     /// Gives up waiting for packets that have not arrived in time.

@@ -23,8 +23,9 @@ const PING: [u8; 2] = [0xc0, 0];
 /// The shortest time for which a late packet is waited for, after many packets were missing.
 const PATIENCE_MIN: Duration = Duration::from_millis(100);
 
-/// Time for which a message is waited for that a race of the recording may have caused.
-const DOUBTFUL_MAX: Duration = Duration::from_millis(50);
+/// Time for which a message is waited for that a race of the recording may have caused, or that a later message of the
+/// same publisher has overtaken.
+const HOPELESS_MAX: Duration = Duration::from_millis(50);
 
 /// Silence after which the replay ends, so that extra messages at the end are found too.
 const SILENCE: Duration = Duration::from_millis(300);
@@ -50,7 +51,7 @@ pub(crate) enum PlayError {
 }
 
 /// Time for which packets are waited for. Each failure halves it, so that a server without answers does not stop the
-/// replay for hours. A long wait with success restores it.
+/// replay for hours. A long wait with success doubles it again.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
     full: Duration,
@@ -64,7 +65,7 @@ impl Patience {
 
     fn succeed(&mut self, elapsed: Duration) {
         if elapsed > self.now / 2 {
-            self.now = self.full;
+            self.now = (self.now * 2).min(self.full);
         }
     }
 }
@@ -297,14 +298,14 @@ impl Player {
             Speed::Max => self.now.time.saturating_sub(self.last_sent),
             Speed::Times(_) => Duration::ZERO,
         };
-        let doubtful = began + DOUBTFUL_MAX.min(self.patience.now) + recorded;
-        let mut deadline = doubtful;
+        let hopeless = began + HOPELESS_MAX.min(self.patience.now) + recorded;
+        let mut deadline = hopeless;
         while self.judge.waiting() > 0 {
             match timeout_at(deadline, self.arrivals.recv()).await {
                 Ok(Some(arrival)) => self.arrive(arrival),
-                _ if deadline == doubtful => {
-                    self.judge.give_up_doubtful();
-                    deadline = began + self.patience.now.max(2 * DOUBTFUL_MAX) + recorded;
+                _ if deadline == hopeless => {
+                    self.judge.give_up_hopeless();
+                    deadline = began + self.patience.now.max(2 * HOPELESS_MAX) + recorded;
                 }
                 _ => {
                     self.judge.give_up();

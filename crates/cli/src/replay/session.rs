@@ -41,9 +41,12 @@ pub(crate) struct Session {
     replayed: HashMap<u16, Exchange>,
     /// Packet identifiers of the server in the replay, by those in the recording.
     pub(crate) packet_ids: HashMap<u16, u16>,
-    /// The last message of each stream in which order is required, by publisher, topic and QoS.
-    streams: HashMap<(u32, u64, Qos), Place>,
+    /// The last message of each stream in which order is required.
+    streams: HashMap<Stream, Place>,
 }
+
+/// The session of a publisher, the hash of a topic, and a QoS.
+pub(crate) type Stream = (u32, u64, Qos);
 
 /// The place of a message: its step in the recording, and its number among the arrived packets of the replay.
 #[derive(Debug, Clone, Copy)]
@@ -75,8 +78,13 @@ impl Session {
         is_shared(&self.shared, topic)
     }
 
+    /// Whether a later message of a stream has arrived than the one of this step.
+    pub(crate) fn is_behind(&self, stream: Stream, step: u64) -> bool {
+        self.streams.get(&stream).is_some_and(|last| last.step > step)
+    }
+
     /// Notes a message of a stream. Returns whether it has overtaken another one, or was overtaken.
-    pub(crate) fn is_out_of_order(&mut self, stream: (u32, u64, Qos), place: Place) -> bool {
+    pub(crate) fn is_out_of_order(&mut self, stream: Stream, place: Place) -> bool {
         if self.streams.len() >= STREAMS_MAX {
             self.streams.clear();
         }
