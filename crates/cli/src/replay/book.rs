@@ -43,13 +43,10 @@ impl<T> Book<T> {
         self.take(number)
     }
 
-    /// The oldest packet with this subject that `is_wanted` accepts.
-    pub(crate) fn find(&mut self, subject: u64, is_wanted: impl Fn(&T) -> bool) -> Option<(u64, &mut T)> {
-        let numbers = self.by_subject.get(&subject)?;
-        let number = *numbers
-            .iter()
-            .find(|number| self.entries.get(number).is_some_and(|entry| is_wanted(&entry.value)))?;
-        self.entries.get_mut(&number).map(|entry| (number, &mut entry.value))
+    /// The number of the oldest packet with this subject that `is_wanted` accepts.
+    pub(crate) fn find(&self, subject: u64, is_wanted: impl Fn(&T) -> bool) -> Option<u64> {
+        let is_wanted = |number: &&u64| self.entries.get(number).is_some_and(|entry| is_wanted(&entry.value));
+        self.by_subject.get(&subject)?.iter().find(is_wanted).copied()
     }
 
     /// Removes the packet with this number.
@@ -84,7 +81,7 @@ fn packets_are_found_by_equality_and_by_subject_in_their_order() {
         book.add(all, subject, value);
     }
     assert_eq!(book.take_equal(1), Some('a'));
-    assert_eq!(book.find(7, |value| *value != 'b').map(|(number, value)| (number, *value)), Some((2, 'c')));
+    assert_eq!(book.find(7, |value| *value != 'b'), Some(2));
     assert_eq!(book.take(2), Some('c'));
     assert_eq!(book.take_equal(1), None);
     assert_eq!(book.take_oldest(), Some((2, 7, 'b')));

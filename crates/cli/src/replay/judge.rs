@@ -196,12 +196,13 @@ impl Judge {
             noted.is_optional = true;
         }
         match self.received.take_equal(all) {
-            Some(received) => self.matched(&noted, &received),
+            Some(received) => self.matched(all, &noted, &received),
             None if noted.is_optional => drop(self.overdue.add(all, subject, noted)),
             None => drop(self.expected.add(all, subject, noted)),
         }
         if self.overdue.len() > UNMATCHED_MAX
             && let Some((_, _, oldest)) = self.overdue.take_oldest()
+            && !oldest.is_optional
         {
             self.miss(&oldest, None);
         }
@@ -278,16 +279,16 @@ impl Judge {
         self.compare_offers(connection, &seen.kind);
         let Some((all, subject, noted)) = self.noted(Side::Replay, connection, seen) else { return answer };
         if let Some(expected) = self.expected.take_equal(all) {
-            self.matched(&expected, &noted);
+            self.matched(all, &expected, &noted);
         } else if let Some(expected) = self.overdue.take_equal(all) {
             self.report.late += u64::from(!expected.is_optional);
-            self.matched(&expected, &noted);
+            self.matched(all, &expected, &noted);
         } else {
             self.received.add(all, subject, noted);
             if self.received.len() > UNMATCHED_MAX
-                && let Some((_, _, oldest)) = self.received.take_oldest()
+                && let Some((all, _, oldest)) = self.received.take_oldest()
             {
-                self.exceed(&oldest);
+                self.exceed(all, &oldest);
             }
         }
         answer
@@ -370,13 +371,14 @@ impl Judge {
     }
 
     /// Notes that a recorded packet has arrived.
-    fn matched(&mut self, expected: &Noted, received: &Noted) {
+    fn matched(&mut self, all: u64, expected: &Noted, received: &Noted) {
         self.report.compared += 1;
         let (Kind::Message(recorded), Kind::Message(replayed)) = (&expected.seen.kind, &received.seen.kind)
         else {
             return;
         };
-        let (Scope::Session(number), false) = (expected.scope, self.sessions.is_empty()) else { return };
+        self.past.arrive(all);
+        let Scope::Session(number) = expected.scope else { return };
         if let (Some(then), Some(now)) = (recorded.packet_id, replayed.packet_id) {
             self.sessions[number as usize].packet_ids.insert(then, now);
         }
@@ -486,22 +488,30 @@ impl Judge {
         self.give_up();
         // Connections that are open at the end of the recording end here.
         while let Some((_, subject, expected)) = self.overdue.take_oldest() {
-            let content = |noted: &Noted| match &noted.seen.kind {
-                Kind::Message(message) => Some(message.content),
-                _ => None,
-            };
-            let wanted = content(&expected);
-            let pair =
-                self.received.find(subject, |noted| content(noted) == wanted).map(|(number, _)| number);
-            let pair = pair.or_else(|| self.received.find(subject, |_| true).map(|(number, _)| number));
-            let received = pair.and_then(|number| self.received.take(number));
+            if expected.is_optional || self.may_be_missing(&expected) {
+                self.report.in_doubt += u64::from(matches!(expected.seen.kind, Kind::Message(_)));
+                continue;
+            }
+            let received = self.counterpart(subject, &expected);
             self.miss(&expected, received.as_ref());
         }
-        while let Some((_, _, received)) = self.received.take_oldest() {
-            self.exceed(&received);
+        while let Some((all, _, received)) = self.received.take_oldest() {
+            self.exceed(all, &received);
         }
         self.report.clients = self.sessions.len() as u64;
         self.report
+    }
+
+    /// Takes a packet about the same subject that arrived instead of a recorded one. One with the same content is preferred.
+    fn counterpart(&mut self, subject: u64, expected: &Noted) -> Option<Noted> {
+        let content = |noted: &Noted| match &noted.seen.kind {
+            Kind::Message(message) => Some(message.content),
+            _ => None,
+        };
+        let wanted = content(expected);
+        let equal = self.received.find(subject, |noted| content(noted) == wanted);
+        let number = equal.or_else(|| self.received.find(subject, |_| true))?;
+        self.received.take(number)
     }
 
     /// Whether a recorded message may be missing because of a race.
@@ -515,12 +525,6 @@ impl Judge {
     /// Reports a recorded packet that has not arrived, or has arrived with other content.
     fn miss(&mut self, expected: &Noted, received: Option<&Noted>) {
         match received {
-            _ if expected.is_optional || self.may_be_missing(expected) => {
-                self.report.in_doubt += u64::from(matches!(expected.seen.kind, Kind::Message(_)));
-                if let Some(received) = received {
-                    self.exceed(received);
-                }
-            }
             Some(received) => {
                 self.report.compared += 1;
                 let shown = received.seen.shown.clone();
@@ -534,7 +538,7 @@ impl Judge {
     }
 
     /// Reports a packet that was not recorded.
-    fn exceed(&mut self, received: &Noted) {
+    fn exceed(&mut self, all: u64, received: &Noted) {
         let (is_ending, is_ignored) = self
             .links
             .get(&received.connection)
@@ -544,7 +548,8 @@ impl Judge {
             // The server sends the message again, because the acknowledgement was under way when the connection ended.
             Kind::Message(message) if message.dup => self.report.in_doubt += 1,
             Kind::Message(message) => {
-                let end = self.end;
+                // An answer to the last publications may be behind the end of the recording, but not a repetition.
+                let end = self.end.filter(|_| !self.past.is_repetition(all, message));
                 if self
                     .is_in_doubt(received, |past, session| past.may_be_extra(message, end, &session.changes))
                 {

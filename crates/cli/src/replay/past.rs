@@ -70,6 +70,8 @@ pub(crate) struct Publication {
     answered: Option<u64>,
     /// Several publishers have published this.
     pub(crate) is_shared: bool,
+    /// The same was published before.
+    is_repeated: bool,
     /// Another publisher published to the retained topic before this one had its answer.
     is_contested: bool,
 }
@@ -148,11 +150,13 @@ impl Changes {
 pub(crate) struct Past {
     by_content: Recent<u64, Publication>,
     retained: Recent<u64, Publication>,
+    /// Hashes of messages that have arrived as recorded.
+    arrived: Recent<u64, ()>,
 }
 
 impl Past {
     pub(crate) fn new() -> Self {
-        Self { by_content: Recent::new(), retained: Recent::new() }
+        Self { by_content: Recent::new(), retained: Recent::new(), arrived: Recent::new() }
     }
 
     /// Notes that a session publishes a message.
@@ -161,7 +165,8 @@ impl Past {
             let other = old.filter(|old| old.publisher != publisher);
             let is_contested = other.is_some_and(|old| old.may_be_open_at(sent));
             let is_shared = other.is_some() || old.is_some_and(|old| old.is_shared);
-            Publication { publisher, sent, answered: None, is_shared, is_contested }
+            let is_repeated = old.is_some();
+            Publication { publisher, sent, answered: None, is_shared, is_repeated, is_contested }
         };
         let publication = new(self.by_content.of(&posted.content));
         self.by_content.insert(posted.content, publication);
@@ -181,6 +186,17 @@ impl Past {
                 publication.answered.get_or_insert(step);
             }
         }
+    }
+
+    /// Notes that a message has arrived as recorded.
+    pub(crate) fn arrive(&mut self, all: u64) {
+        self.arrived.insert(all, ());
+    }
+
+    /// Whether an equal message has arrived as recorded, although it was published only once.
+    pub(crate) fn is_repetition(&self, all: u64, message: &Message) -> bool {
+        self.arrived.of(&all).is_some()
+            && self.of(message).is_some_and(|publication| !publication.is_repeated)
     }
 
     /// The last publication of a message.
