@@ -51,6 +51,11 @@ impl<T> Book<T> {
 
     /// Removes the packet with this number.
     pub(crate) fn take(&mut self, number: u64) -> Option<T> {
+        self.take_entry(number).map(|(_, _, value)| value)
+    }
+
+    /// Removes the packet with this number. Also returns the hashes of its equals and of its subject.
+    pub(crate) fn take_entry(&mut self, number: u64) -> Option<(u64, u64, T)> {
         let Entry { all, subject, value } = self.entries.remove(&number)?;
         for (index, key) in [(&mut self.by_all, all), (&mut self.by_subject, subject)] {
             if let Some(numbers) = index.get_mut(&key) {
@@ -63,14 +68,13 @@ impl<T> Book<T> {
                 }
             }
         }
-        Some(value)
+        Some((all, subject, value))
     }
 
     /// Removes the oldest packet.
     pub(crate) fn take_oldest(&mut self) -> Option<(u64, u64, T)> {
-        let (number, entry) = self.entries.first_key_value()?;
-        let (number, all, subject) = (*number, entry.all, entry.subject);
-        self.take(number).map(|value| (all, subject, value))
+        let number = *self.entries.first_key_value()?.0;
+        self.take_entry(number)
     }
 }
 

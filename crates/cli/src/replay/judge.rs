@@ -1,8 +1,9 @@
 //! Compares the packets of the recorded server with those of the replay. No sockets and no clock: both sides are told here.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
-use wire::{PacketType, Qos, brief_puback, brief_pubrec};
+use wire::{PacketId, PacketType, Qos, brief_puback, brief_pubrec};
 
 use super::book::Book;
 use super::packet::{Kind, Message, Seen, hash};
@@ -14,6 +15,10 @@ use super::session::{Exchange, Link, Place, Request, Session, Side, Stream};
 /// Maximum number of arrived packets without a counterpart, and of missing ones, that wait for the end of the replay. The
 /// oldest beyond it are reported at once. Each takes about 500 bytes.
 const UNMATCHED_MAX: usize = 100_000;
+
+/// Time of the recording after which a message that was not recorded has its verdict: changes of the session that the
+/// message may have raced with have begun then.
+const VERDICT_AFTER: Duration = Duration::from_secs(2);
 
 /// The packets among which the counterpart of a packet is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,6 +43,16 @@ struct Noted {
     arrival: u64,
     /// The recorded packet need not arrive.
     is_optional: bool,
+    /// The packet that was not recorded has its verdict, and its message is acknowledged.
+    verdict: Option<Verdict>,
+}
+
+/// The verdict on a message that was not recorded up to now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    /// A race of the recording explains the message.
+    InDoubt,
+    Extra,
 }
 
 pub(crate) struct Judge {
@@ -51,6 +66,8 @@ pub(crate) struct Judge {
     overdue: Book<Noted>,
     /// Packets of the replay that were not recorded up to now.
     received: Book<Noted>,
+    /// Numbers in `received` of messages without a verdict, the oldest first, with the time of their arrival.
+    fresh: VecDeque<(u64, Duration)>,
     arrivals: u64,
     /// Messages of shared subscriptions that the recorded server had to send to another member.
     sent_again: HashMap<u64, u32>,
@@ -72,6 +89,7 @@ impl Judge {
             expected: Book::new(),
             overdue: Book::new(),
             received: Book::new(),
+            fresh: VecDeque::new(),
             arrivals: 0,
             sent_again: HashMap::new(),
             assigned: HashMap::new(),
@@ -284,7 +302,11 @@ impl Judge {
             self.report.late += u64::from(!expected.is_optional);
             self.matched(all, &expected, &noted);
         } else {
-            self.received.add(all, subject, noted);
+            let is_message = matches!(noted.seen.kind, Kind::Message(_));
+            let number = self.received.add(all, subject, noted);
+            if is_message {
+                self.fresh.push_back((number, self.now.time));
+            }
             if self.received.len() > UNMATCHED_MAX
                 && let Some((all, _, oldest)) = self.received.take_oldest()
             {
@@ -294,18 +316,51 @@ impl Judge {
         answer
     }
 
+    /// Judges messages that were not recorded until some time after their arrival, and returns their acknowledgements: no
+    /// recorded client acknowledges them, and a server stops sending when too many are not acknowledged.
+    ///
+    /// The verdict is found now, because later the changes of the session are forgotten.
+    pub(crate) fn sweep(&mut self) -> Vec<(u64, Vec<u8>)> {
+        let mut answers = Vec::new();
+        while let Some((number, time)) = self.fresh.front().copied()
+            && time + VERDICT_AFTER < self.now.time
+        {
+            self.fresh.pop_front();
+            let Some((all, subject, mut noted)) = self.received.take_entry(number) else { continue };
+            noted.verdict = Some(self.verdict(all, &noted));
+            let is_over = self.links.get(&noted.connection).is_none_or(|link| link.is_over);
+            if let (Kind::Message(message), Some(session), false) = (&noted.seen.kind, noted.session, is_over)
+                && noted.scope != Scope::Pool
+            {
+                let session = &mut self.sessions[session as usize];
+                if let Some(exchange) =
+                    message.packet_id.and_then(|id| session.exchanges(Side::Replay).get_mut(&id))
+                {
+                    // PUBREL is then answered at once too.
+                    exchange.is_pooled = true;
+                }
+                answers.push((noted.connection, acknowledgement(message)));
+            }
+            self.received.add(all, subject, noted);
+        }
+        answers
+    }
+
+    /// The verdict on a message that was not recorded.
+    fn verdict(&self, all: u64, received: &Noted) -> Verdict {
+        let Kind::Message(message) = &received.seen.kind else { return Verdict::Extra };
+        // The answer to the last publications may be behind the end of the recording, but not a repetition.
+        let end = self.end.filter(|_| !self.past.is_repetition(all, message));
+        let in_doubt = |past: &Past, session: &Session| past.may_be_extra(message, end, &session.changes);
+        // The server sends a message again whose acknowledgement was under way when the connection ended.
+        if message.dup || self.is_in_doubt(received, in_doubt) { Verdict::InDoubt } else { Verdict::Extra }
+    }
+
     /// The answer to a packet about a message of a shared subscription.
     fn answer_pooled(&mut self, number: u32, kind: &Kind) -> Vec<u8> {
         let session = &mut self.sessions[number as usize];
         match kind {
-            Kind::Message(message) if session.shares(message.topic.name()) => {
-                let packet_id = message.packet_id.and_then(wire::PacketId::new);
-                match (message.qos, packet_id) {
-                    (Qos::AtLeastOnce, Some(packet_id)) => brief_puback(packet_id).to_vec(),
-                    (Qos::ExactlyOnce, Some(packet_id)) => brief_pubrec(packet_id).to_vec(),
-                    _ => Vec::new(),
-                }
-            }
+            Kind::Message(message) if session.shares(message.topic.name()) => acknowledgement(message),
             Kind::Release(packet_id) => {
                 let exchanges = session.exchanges(Side::Replay);
                 let is_pooled = exchanges.get(packet_id).is_some_and(|exchange| exchange.is_pooled);
@@ -367,7 +422,11 @@ impl Judge {
         }
         let (all, subject) = (hash((scope, all)), hash((scope, seen.about)));
         let (moment, arrival) = (self.now, self.arrivals);
-        Some((all, subject, Noted { moment, connection, session, scope, seen, arrival, is_optional: false }))
+        Some((
+            all,
+            subject,
+            Noted { moment, connection, session, scope, seen, arrival, is_optional: false, verdict: None },
+        ))
     }
 
     /// Notes that a recorded packet has arrived.
@@ -379,7 +438,7 @@ impl Judge {
         };
         self.past.arrive(all);
         let Scope::Session(number) = expected.scope else { return };
-        if let (Some(then), Some(now)) = (recorded.packet_id, replayed.packet_id) {
+        if let (Some(then), Some(now), None) = (recorded.packet_id, replayed.packet_id, received.verdict) {
             self.sessions[number as usize].packet_ids.insert(then, now);
         }
         let Some(stream) = self.stream(recorded).filter(|_| !replayed.dup) else { return };
@@ -509,8 +568,9 @@ impl Judge {
             _ => None,
         };
         let wanted = content(expected);
+        let is_free = |noted: &Noted| noted.verdict != Some(Verdict::InDoubt);
         let equal = self.received.find(subject, |noted| content(noted) == wanted);
-        let number = equal.or_else(|| self.received.find(subject, |_| true))?;
+        let number = equal.or_else(|| self.received.find(subject, is_free))?;
         self.received.take(number)
     }
 
@@ -531,7 +591,7 @@ impl Judge {
                 self.tell(DifferenceKind::Different, expected, Some(&expected.seen.shown), Some(&shown));
             }
             None if expected.seen.kind == Kind::End => {
-                self.tell(DifferenceKind::NotClosed, expected, None, None)
+                self.tell(DifferenceKind::NotClosed, expected, None, None);
             }
             None => self.tell(DifferenceKind::Missing, expected, Some(&expected.seen.shown), None),
         }
@@ -545,22 +605,15 @@ impl Judge {
             .map_or((true, true), |link| (link.is_ending(), link.is_ignored));
         match &received.seen.kind {
             _ if is_ignored => {}
-            // The server sends the message again, because the acknowledgement was under way when the connection ended.
-            Kind::Message(message) if message.dup => self.report.in_doubt += 1,
-            Kind::Message(message) => {
-                // An answer to the last publications may be behind the end of the recording, but not a repetition.
-                let end = self.end.filter(|_| !self.past.is_repetition(all, message));
-                if self
-                    .is_in_doubt(received, |past, session| past.may_be_extra(message, end, &session.changes))
-                {
-                    self.report.in_doubt += 1;
-                } else {
+            Kind::Message(_) => match received.verdict.unwrap_or_else(|| self.verdict(all, received)) {
+                Verdict::InDoubt => self.report.in_doubt += 1,
+                Verdict::Extra => {
                     self.tell(DifferenceKind::Extra, received, None, Some(&received.seen.shown));
                 }
-            }
+            },
             Kind::Release(_) => {}
             Kind::End if !is_ending && !self.is_taken_over(received.connection) => {
-                self.tell(DifferenceKind::ClosedEarly, received, None, None)
+                self.tell(DifferenceKind::ClosedEarly, received, None, None);
             }
             Kind::End => {}
             // Answers that were under way when the recorded connection ended.
@@ -632,5 +685,14 @@ impl Judge {
         } else {
             format!("{name}, connection {connection}")
         }
+    }
+}
+
+/// The first answer of a client to a message.
+fn acknowledgement(message: &Message) -> Vec<u8> {
+    match (message.qos, message.packet_id.and_then(PacketId::new)) {
+        (Qos::AtLeastOnce, Some(packet_id)) => brief_puback(packet_id).to_vec(),
+        (Qos::ExactlyOnce, Some(packet_id)) => brief_pubrec(packet_id).to_vec(),
+        _ => Vec::new(),
     }
 }

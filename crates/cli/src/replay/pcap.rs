@@ -314,7 +314,6 @@ mod tests {
         for packet in packets {
             capture.record(Duration::new(7, 5_000), &packet).expect("there is room");
         }
-        drop(capture);
         memory.0
     }
 

@@ -155,6 +155,12 @@ impl Player {
         }
         self.now = Moment { step: number, time };
         self.judge.advance(self.now);
+        for (connection, answer) in self.judge.sweep() {
+            let to_server = self.wires.get(&connection).and_then(|wire| wire.to_server.as_ref());
+            if let Some(to_server) = to_server.filter(|_| !answer.is_empty()) {
+                let _ = to_server.try_send(answer);
+            }
+        }
         match act {
             Act::Open => return self.open(connection).await,
             Act::Expect(seen) => self.judge.expect(connection, seen),
