@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use pondhawk_tests::conversation::{Conversation, lasting, lose};
+use pondhawk_tests::conversation::{Conversation, PUBACK, lasting, lose, publish};
 use pondhawk_tests::packet::{self, Connect, Will};
 use pondhawk_tests::{Broker, Client, Options, Program, RawClient, Version, pondhawk, until};
 use tempfile::TempDir;
@@ -59,7 +59,7 @@ impl Recording {
         self.folder.path().join("recorded.pcap")
     }
 
-    /// Plays the recording.
+    /// Plays the recording against a broker.
     fn play(&self, to: SocketAddr, arguments: &[&str]) -> Output {
         play(&self.path(), to, arguments)
     }
@@ -111,7 +111,7 @@ fn mixed_load(stage: &mut Stage) {
             publisher.deliver(1, "jobs/of the group", job.as_bytes());
             take_job(&mut members, job.as_bytes());
         }
-        publisher.retain("kept", name.as_bytes());
+        retain(&mut publisher, "kept", name.as_bytes());
         let mut late = stage.connect(&Connect::new(version, "late"));
         late.subscribe("kept");
         late.expect_retained("kept", name.as_bytes());
@@ -125,6 +125,13 @@ fn mixed_load(stage: &mut Stage) {
     witness.leave();
 }
 
+/// Publishes a retained message, and waits until the broker has stored it.
+fn retain(client: &mut Client, topic: &str, payload: &[u8]) {
+    let version = client.version();
+    client.send(&publish(version, 0x33, 1, topic, &[], payload));
+    client.expect_ack(PUBACK, 1);
+}
+
 /// One member takes a job, and acknowledges it.
 fn take_job(members: &mut [Client], job: &[u8]) {
     until("a member has the job", || {
@@ -134,7 +141,7 @@ fn take_job(members: &mut [Client], job: &[u8]) {
             assert!(packet.ends_with(job));
             let topic_len = usize::from(u16::from_be_bytes([packet[2], packet[3]]));
             let id = [packet[4 + topic_len], packet[5 + topic_len]];
-            member.acknowledge(0x40, u16::from_be_bytes(id));
+            member.acknowledge(PUBACK, u16::from_be_bytes(id));
             Some(())
         })
     });
@@ -205,7 +212,9 @@ fn stored_state_of_the_broker_is_a_difference() {
         frog.leave();
     });
     let broker = broker();
-    broker.client(Version::V5, "earlier").retain("pond/frog", b"croak");
+    let mut earlier = broker.client(Version::V5, "earlier");
+    retain(&mut earlier, "pond/frog", b"croak");
+    earlier.leave();
     let said = report(&recording.play(broker.address(), &[]), 1);
     assert!(
         said.contains(" \"frog\", connection 1: extra: PUBLISH q0 retain \"pond/frog\" 5 B \"croak\"\n"),

@@ -210,11 +210,12 @@ fn advise(failure: Failure, error: &NotPlayable) -> Failure {
 /// Reads the whole file once, so that a file that cannot be played is refused before a client connects.
 fn check(path: &Path) -> Result<(), NotPlayable> {
     let (mut script, _) = open(path).map_err(NotPlayable::Pcap)?;
-    let mut has_mqtt = false;
     while let Some(step) = script.next().map_err(NotPlayable::Pcap)? {
-        has_mqtt |= matches!(step.act, Act::Send(_, Said::Connect(_)));
+        if matches!(step.act, Act::Send(_, Said::Connect(_))) {
+            return script.skim().map_err(NotPlayable::Pcap);
+        }
     }
-    if has_mqtt { Ok(()) } else { Err(NotPlayable::NoMqtt) }
+    Err(NotPlayable::NoMqtt)
 }
 
 /// Opens a recording. Also returns its size in bytes.

@@ -190,6 +190,12 @@ impl<R: Read> Pcap<R> {
         Ok(None)
     }
 
+    /// Reads the rest of the file without looking into its records.
+    pub(crate) fn skim(&mut self) -> Result<(), PcapError> {
+        while self.next_record()?.is_some() {}
+        Ok(())
+    }
+
     /// Reads the next record, and returns its time.
     fn next_record(&mut self) -> Result<Option<Duration>, PcapError> {
         let mut head = [0; RECORD_HEAD_BYTES];

@@ -17,7 +17,7 @@ use super::report::{DifferenceKind, Report};
 use super::script::{Act, Posted, Said, Script, Step};
 use super::wires::{ARRIVALS_WAITING_MAX, Arrival, Wire};
 
-/// PINGREQ.
+/// The bytes of PINGREQ.
 const PING: [u8; 2] = [0xc0, 0];
 
 /// The shortest time for which a late packet is waited for, after many packets were missing.
@@ -38,7 +38,7 @@ const SILENCES_MAX: u32 = 20;
 pub(crate) enum Speed {
     /// The times of the recording, divided by this number.
     Times(f64),
-    /// Without pauses.
+    /// No pauses: only answers are waited for.
     Max,
 }
 

@@ -98,7 +98,7 @@ impl Report {
         }
     }
 
-    /// Number of differences.
+    /// Number of differences of all kinds.
     pub(crate) fn differences(&self) -> u64 {
         self.counts.values().sum()
     }

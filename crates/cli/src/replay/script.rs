@@ -28,7 +28,7 @@ pub(crate) struct Step {
 
 #[derive(Debug)]
 pub(crate) enum Act {
-    /// A client connects.
+    /// A client opens a connection.
     Open,
     /// A client sends a packet.
     Send(Vec<u8>, Said),
@@ -58,7 +58,7 @@ pub(crate) enum Said {
     Auth,
 }
 
-/// A CONNECT.
+/// The content of a CONNECT.
 #[derive(Debug)]
 pub(crate) struct Greeting {
     pub(crate) version: Version,
@@ -124,6 +124,11 @@ impl<R: Read> Script<R> {
             }
         }
         Ok(self.ready.pop_front())
+    }
+
+    /// Reads the rest of the file without looking into its records.
+    pub(crate) fn skim(&mut self) -> Result<(), PcapError> {
+        self.streams.skim()
     }
 
     fn take(&mut self, Happening { connection, time, what }: Happening) {

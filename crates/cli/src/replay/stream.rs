@@ -81,6 +81,11 @@ impl<R: Read> Streams<R> {
         Ok(self.ready.pop_front())
     }
 
+    /// Reads the rest of the file without looking into its records.
+    pub(crate) fn skim(&mut self) -> Result<(), PcapError> {
+        self.pcap.skim()
+    }
+
     fn take(&mut self, segment: Segment) {
         let (there, back) = ((segment.from, segment.to), (segment.to, segment.from));
         let begins = segment.flags.is_syn() && !segment.flags.is_answer();
