@@ -247,6 +247,8 @@ impl Tap {
             let forwarded = forwarded.await;
             lines.iter().for_each(|line| self.print_at(time, arrow, line));
             if let Err(error) = forwarded {
+                // The rest of this direction reaches nobody.
+                self.record(&lock(shared).conversation.end(sender, true));
                 break self.print(arrow, &format!("not taken: {error}"));
             }
         }

@@ -53,6 +53,7 @@ struct Tracked {
 struct Direction {
     /// Sequence number of the next byte, once it is known.
     next: Option<u32>,
+    has_bytes: bool,
     has_ended: bool,
     is_lost: bool,
     /// Segments behind a gap, by their distance from the first gap.
@@ -89,7 +90,9 @@ impl<R: Read> Streams<R> {
     fn take(&mut self, segment: Segment) {
         let (there, back) = ((segment.from, segment.to), (segment.to, segment.from));
         let begins = segment.flags.is_syn() && !segment.flags.is_answer();
-        let is_known = self.open.get(&there).is_some_and(|old| old.first_sequence == segment.sequence);
+        // A port may be used again after a connection whose end is not in the file.
+        let is_repeated = |old: &Tracked| old.first_sequence == segment.sequence && !old.is_in_use();
+        let is_known = self.open.get(&there).is_some_and(is_repeated);
         if begins && !is_known {
             self.begin(&segment);
         } else if !self.open.contains_key(&there) && !self.open.contains_key(&back) {
@@ -118,6 +121,14 @@ impl<R: Read> Streams<R> {
         let tracked = Tracked { connection, first_sequence: segment.sequence, client, server };
         self.open.insert((segment.from, segment.to), tracked);
         self.ready.push_back(Happening { connection, time: segment.time, what: Heard::Open });
+    }
+}
+
+impl Tracked {
+    /// Whether more than the beginning of the connection was seen.
+    fn is_in_use(&self) -> bool {
+        let has_begun = |direction: &Direction| direction.has_bytes || direction.has_ended;
+        has_begun(&self.client) || has_begun(&self.server)
     }
 }
 
@@ -170,7 +181,7 @@ impl Direction {
         let is_last = segment.flags.is_reset() || segment.flags.is_fin() && known <= segment.bytes.len();
         if known < segment.bytes.len() {
             let bytes = segment.bytes.split_off(known);
-            self.next = Some(end);
+            (self.next, self.has_bytes) = (Some(end), true);
             tell(segment.time, Heard::Bytes(role, bytes));
         }
         if is_last {
@@ -233,6 +244,15 @@ mod tests {
         assert_eq!(heard.len(), 6);
         assert_eq!(heard[2], (1, Heard::Bytes(Role::Server, b"x".to_vec())));
         assert_eq!(heard[4..], [(2, Heard::Open), (2, Heard::Bytes(Role::Client, b"y".to_vec()))]);
+    }
+
+    /// Captures of a tap begin each connection with the same number.
+    #[test]
+    fn a_port_is_used_again_although_its_last_end_is_missing() {
+        let of = |bytes: &[u8]| [segment(9, SYN, b""), segment(9, SYN, b""), segment(10, ACK, bytes)];
+        let heard = heard([of(b"x"), of(b"y")].concat());
+        let bytes = |connection: u64, bytes: &[u8]| (connection, Heard::Bytes(Role::Client, bytes.to_vec()));
+        assert_eq!(heard, [(1, Heard::Open), bytes(1, b"x"), (2, Heard::Open), bytes(2, b"y")]);
     }
 
     #[test]
