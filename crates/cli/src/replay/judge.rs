@@ -362,8 +362,11 @@ impl Judge {
         match kind {
             Kind::Message(message) if session.shares(message.topic.name()) => acknowledgement(message),
             Kind::Release(packet_id) => {
-                let exchanges = session.exchanges(Side::Replay);
-                let is_pooled = exchanges.get(packet_id).is_some_and(|exchange| exchange.is_pooled);
+                let exchange = session.exchanges(Side::Replay).get_mut(packet_id);
+                let is_pooled = exchange.is_some_and(|exchange| {
+                    exchange.is_released = true;
+                    exchange.is_pooled
+                });
                 let [high, low] = packet_id.to_be_bytes();
                 if is_pooled { vec![0x70, 2, high, low] } else { Vec::new() }
             }
@@ -401,7 +404,7 @@ impl Judge {
                         all = message.content;
                     }
                     if let Some(packet_id) = message.packet_id {
-                        let exchange = Exchange { content: message.content, is_pooled };
+                        let exchange = Exchange { content: message.content, is_pooled, is_released: false };
                         state.exchanges(side).insert(packet_id, exchange);
                     }
                 }
@@ -462,6 +465,12 @@ impl Judge {
             return None;
         }
         let now = *session.packet_ids.get(&recorded)?;
+        let exchange = session.exchanges(Side::Replay).get_mut(&now).filter(|exchange| !exchange.is_released);
+        if let Some(exchange) = exchange.filter(|_| packet_type == PacketType::PubComp) {
+            // PUBCOMP in front of PUBREL would be an error. PUBREL is answered when it arrives.
+            exchange.is_pooled = true;
+            return None;
+        }
         if packet_type != PacketType::PubRec {
             session.exchanges(Side::Replay).remove(&now);
         }

@@ -24,6 +24,8 @@ pub(crate) struct Exchange {
     pub(crate) content: u64,
     /// The message comes from a shared subscription.
     pub(crate) is_pooled: bool,
+    /// PUBREL has arrived.
+    pub(crate) is_released: bool,
 }
 
 /// The session of a client identifier, or of one connection without an identifier.
