@@ -24,7 +24,7 @@ pub(crate) struct Exchange {
     pub(crate) content: u64,
     /// The message comes from a shared subscription.
     pub(crate) is_pooled: bool,
-    /// PUBREL has arrived.
+    /// The PUBREL of the message has arrived.
     pub(crate) is_released: bool,
 }
 
