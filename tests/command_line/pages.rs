@@ -58,7 +58,7 @@ fn each_flag_of_a_command_in_the_pages_exists() {
                 continue;
             };
             let words: Vec<_> = words.split_whitespace().take_while(|word| *word != "|").collect();
-            let tools = ["pub", "sub", "rr", "probe", "tap", "check", "serve"];
+            let tools = ["pub", "sub", "rr", "probe", "tap", "replay", "check", "serve"];
             let Some(tool) = words.first().filter(|word| tools.contains(word)) else { continue };
             let help = helps.entry((*tool).to_owned()).or_insert_with(|| {
                 String::from_utf8(pondhawk(&[tool, "--help"], "").stdout).expect("help is text")

@@ -8,6 +8,7 @@
 //! that no row has and that is not refused by name. `mutation` shows that rows can fail: it leaves out each flag.
 
 mod encrypted;
+mod faulty;
 mod flags;
 mod manual;
 mod mosquitto;
@@ -17,6 +18,7 @@ mod presets;
 mod programs;
 mod proxy;
 mod recorder;
+mod replay;
 mod row;
 mod rows;
 

@@ -6,8 +6,9 @@
 //! `-h` is a host, `-D` takes as many words as its property has, and `-t` has another meaning after `-L` than
 //! before it.
 //!
-//! Two further tools have no counterpart in Mosquitto. [`probe`](fn@probe) finds out the abilities of a broker.
-//! [`tap`](fn@tap) forwards bytes between clients and a broker, and prints their packets. Their flags are parsed by
+//! Three further tools have no counterpart in Mosquitto. [`probe`](fn@probe) finds out the abilities of a broker.
+//! [`tap`](fn@tap) forwards bytes between clients and a broker, prints their packets, and records them.
+//! [`replay`](fn@replay) plays such a recording against a broker, and compares its answers. Their flags are parsed by
 //! clap.
 
 #![forbid(unsafe_code)]
@@ -26,12 +27,14 @@ mod format;
 mod help;
 mod json;
 mod output;
+mod place;
 mod presets;
 mod probe;
 mod progress;
 mod properties;
 mod publish;
 mod received;
+mod replay;
 mod request;
 mod say;
 mod settings;
@@ -56,6 +59,7 @@ use settings::{Asks, Settings};
 pub use help::{command, help};
 pub use presets::variables;
 pub use probe::{ProbeArgs, run as probe};
+pub use replay::{ReplayArgs, run as replay};
 pub use settings::Tool;
 pub use tap::{TapArgs, run as tap};
 

@@ -1,6 +1,6 @@
 //! `pondhawk tap`: forwards all bytes between clients and a broker unchanged, and prints each packet.
 
-mod capture;
+pub(crate) mod capture;
 mod reading;
 
 use std::convert::Infallible;
@@ -19,11 +19,9 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use wire::{Role, Shown, Version};
 
-use crate::failure::Failure;
 use crate::json::{Json, Style};
-use crate::presets::{self, Broker};
+use crate::place::Place;
 use crate::say::{complain, complain_of, show};
-use crate::trust::Trust;
 use capture::{Capture, Conversation};
 use reading::Reading;
 
@@ -42,40 +40,31 @@ const BYTES_AT_A_TIME: usize = 16 << 10;
 
 /// Forwards all bytes between clients and a broker, and prints each packet on a line: time (UTC), number of the
 /// connection, direction, packet.
+///
+/// Clients connect to the tap without TLS, also if the tap connects to the broker with TLS.
 #[derive(Debug, Clone, Args)]
 pub struct TapArgs {
     /// Address for clients to connect to; port 0 chooses a free one.
     #[arg(long, value_name = "HOST:PORT")]
     listen: String,
 
-    /// Address of the broker [default: PONDHAWK_HOST and PONDHAWK_PORT, or those of the profile]
-    #[arg(long, value_name = "HOST:PORT")]
-    to: Option<String>,
-
-    /// Use the host and the certificates in ~/.config/pondhawk/profiles/NAME.
-    #[arg(long, value_name = "NAME")]
-    profile: Option<String>,
+    #[command(flatten)]
+    place: Place,
 
     /// Print each line as a JSON object.
     #[arg(long)]
     json: bool,
 
-    /// Connect to the broker with TLS, also without the flags below. Clients connect to the tap without TLS.
-    #[arg(long)]
-    tls: bool,
-
-    #[command(flatten)]
-    trust: Trust,
-
-    /// Also write the forwarded bytes, including passwords, to a pcap file for Wireshark. Only its owner may read it.
-    #[arg(long, value_name = "FILE")]
+    /// Also write the forwarded bytes, including passwords, to a pcap file for `replay` and Wireshark. Only its owner may
+    /// read it.
+    #[arg(long, visible_alias = "record", value_name = "FILE")]
     capture: Option<PathBuf>,
 }
 
 /// Forwards connections until the process is interrupted.
 pub fn run(arguments: &TapArgs) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let listened = match (runtime, server(arguments)) {
+    let listened = match (runtime, arguments.place.endpoint()) {
         (Ok(runtime), Ok(server)) => runtime.block_on(listen(arguments, server)),
         (Err(error), _) => Err(error),
         (_, Err(failure)) => {
@@ -90,37 +79,6 @@ pub fn run(arguments: &TapArgs) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// The broker that arguments, environment and profile name.
-fn server(arguments: &TapArgs) -> Result<Endpoint, Failure> {
-    let TapArgs { to, profile, tls, trust, .. } = arguments;
-    let presets = presets::connection(profile.as_deref())?;
-    let (host, port, has_tls) = match to {
-        Some(to) => {
-            let (host, port) = to.rsplit_once(':').unwrap_or((to.as_str(), ""));
-            let bad = || Failure::new(format!("Error: --to {}: this is not HOST:PORT.", Shown(to)));
-            let port = port.parse().map_err(|_| bad())?;
-            (host.trim_start_matches('[').trim_end_matches(']').to_owned(), port, *tls)
-        }
-        None => {
-            let broker = Broker::of(&presets, "--to HOST:PORT")?;
-            if presets.server.websocket.is_some() || presets.server.has_quic {
-                let what = if presets.server.has_quic { "QUIC" } else { "a WebSocket" };
-                let unusable = Failure::new(format!("Error: The profile names {what}, and a tap has none."));
-                return Err(unusable.advise("Give --to HOST:PORT."));
-            }
-            let has_tls = *tls || broker.is_encrypted();
-            (broker.host, broker.port, has_tls)
-        }
-    };
-    let endpoint = Endpoint::tcp(host, port);
-    let trust = trust.clone().or(&presets.tls);
-    let tls = trust.tls(has_tls).map_err(|error| Failure::new(format!("Error: {error}.")))?;
-    Ok(match tls {
-        Some(tls) => endpoint.tls(tls),
-        None => endpoint,
-    })
 }
 
 async fn listen(arguments: &TapArgs, server: Endpoint) -> io::Result<Infallible> {
@@ -241,7 +199,9 @@ impl Tap {
         // does the same for the broker.
         let _ = client.set_nodelay(true);
         let address = client.local_addr().unwrap_or(from);
-        let shared = Mutex::new(Shared { version: None, conversation: Conversation::new(from, address) });
+        let mut conversation = Conversation::new(from, address);
+        conversation.beginning().iter().for_each(|packet| self.record(packet));
+        let shared = Mutex::new(Shared { version: None, conversation });
         let (from_client, to_client) = tokio::io::split(client);
         let (from_server, to_server) = tokio::io::split(server);
         tokio::join!(
@@ -263,14 +223,22 @@ impl Tap {
         let arrow = if sender == Role::Client { "->" } else { "<-" };
         loop {
             let came = match from.read(&mut bytes).await {
-                Ok(0) => break self.print(arrow, "end"),
+                Ok(0) => {
+                    self.record(&lock(shared).conversation.end(sender, false));
+                    break self.print(arrow, "end");
+                }
                 Ok(count) => &bytes[..count],
-                Err(error) => break self.print(arrow, &error.to_string()),
+                Err(error) => {
+                    self.record(&lock(shared).conversation.end(sender, true));
+                    break self.print(arrow, &error.to_string());
+                }
             };
             // The version must be known before the other side's answer is read. Bytes are therefore read first,
-            // forwarded next, and printed last.
+            // forwarded next, and printed last. They are recorded before they are forwarded: `replay` relies on each
+            // record of a packet being in front of its consequences.
             let (time, mut lines) = (now(), Vec::new());
             reading.take(came, &mut lock(shared).version, |line| lines.push(line.to_owned()));
+            self.record(&lock(shared).conversation.segment(sender, came));
             let forwarded = async {
                 to.write_all(came).await?;
                 // TLS may keep bytes.
@@ -278,17 +246,18 @@ impl Tap {
             };
             let forwarded = forwarded.await;
             lines.iter().for_each(|line| self.print_at(time, arrow, line));
-            self.record(time, &mut lock(shared).conversation, sender, came);
             if let Err(error) = forwarded {
+                // The rest of this direction reaches nobody.
+                self.record(&lock(shared).conversation.end(sender, true));
                 break self.print(arrow, &format!("not taken: {error}"));
             }
         }
         let _ = to.shutdown().await;
     }
 
-    fn record(&self, time: Duration, conversation: &mut Conversation, sender: Role, bytes: &[u8]) {
+    fn record(&self, packet: &[u8]) {
         let Some(capture) = &self.capture else { return };
-        if let Err(error) = lock(capture).record(time, &conversation.segment(sender, bytes)) {
+        if let Err(error) = lock(capture).record(now(), packet) {
             self.print("--", &format!("the capture ends here: {error}"));
         }
     }
@@ -312,7 +281,7 @@ fn now() -> Duration {
 }
 
 /// Formats the time of day in UTC, with milliseconds.
-fn time_of_day(now: Duration) -> String {
+pub(crate) fn time_of_day(now: Duration) -> String {
     let (secs, ms) = (now.as_secs(), now.subsec_millis());
     format!("{:02}:{:02}:{:02}.{ms:03}", secs / 3_600 % 24, secs / 60 % 60, secs % 60)
 }

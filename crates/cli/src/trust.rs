@@ -1,4 +1,4 @@
-//! Flags of `probe` and `tap` for TLS: whom to trust, and the client's certificate.
+//! Flags of `probe`, `tap` and `replay` for TLS: whom to trust, and the client's certificate.
 
 use std::path::PathBuf;
 

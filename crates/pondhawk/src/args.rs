@@ -55,6 +55,8 @@ pub(crate) enum Command {
     Probe(cli::ProbeArgs),
     /// Forward bytes between clients and a broker, and print each packet on a line
     Tap(cli::TapArgs),
+    /// Play the clients of a recording against a broker, and compare its answers with the recorded ones
+    Replay(cli::ReplayArgs),
     /// Check a configuration file and print it with every default filled in
     ///
     /// Reports every error in the file, with its line and the nearest existing key, and exits with 1. Without

@@ -75,6 +75,7 @@ pub fn run(file_layer: FileLayer) -> ExitCode {
         Some(Command::Rr(arguments)) => cli::run(Tool::Request, &arguments.words),
         Some(Command::Probe(arguments)) => cli::probe(&arguments),
         Some(Command::Tap(arguments)) => cli::tap(&arguments),
+        Some(Command::Replay(arguments)) => cli::replay(&arguments),
         Some(Command::Check(arguments)) => check(arguments.file()),
         Some(Command::Config(ConfigCommand::Show { file })) => show(file.as_deref()),
         Some(Command::Config(ConfigCommand::Explain { key })) => explain(&key),

@@ -1,6 +1,7 @@
 //! Writes the forwarded bytes to a pcap file, for Wireshark and tcpdump.
 //!
-//! The records are IP packets without a link layer, as if the bytes had been captured on a wire.
+//! The records are IP packets without a link layer, as if the bytes had been captured on a wire. A connection begins with
+//! SYN, and each direction ends with FIN or RST. `replay` reads these files.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -26,8 +27,12 @@ const LINK_TYPE: u32 = 101;
 const RECORD_BYTES_MAX: u32 = 1 << 18;
 const TCP: u8 = 6;
 const TCP_HEADER_BYTES: usize = 20;
-/// TCP flags PSH and ACK.
-const FLAGS: u8 = 0x18;
+/// Flags of TCP (RFC 9293, section 3.1).
+const FIN: u8 = 0x01;
+const SYN: u8 = 0x02;
+const RST: u8 = 0x04;
+const PSH: u8 = 0x08;
+const ACK: u8 = 0x10;
 
 pub(crate) struct Capture<F = File> {
     /// Not buffered, so that records are in the file however this process ends. `None` after a write that failed.
@@ -135,6 +140,26 @@ impl Conversation {
 
     /// Makes the IP packet that would carry these bytes next. They must fit into one packet.
     pub(crate) fn segment(&mut self, sender: Role, bytes: &[u8]) -> Vec<u8> {
+        self.packet(sender, PSH | ACK, bytes)
+    }
+
+    /// Makes the two IP packets that begin the connection.
+    pub(crate) fn beginning(&mut self) -> [Vec<u8>; 2] {
+        // SYN counts as one byte. The first byte of each direction has the number 0.
+        (self.client_bytes, self.server_bytes) = (u32::MAX, u32::MAX);
+        let asks = self.packet(Role::Client, SYN, &[]);
+        self.client_bytes = 0;
+        let answers = self.packet(Role::Server, SYN | ACK, &[]);
+        self.server_bytes = 0;
+        [asks, answers]
+    }
+
+    /// Makes the IP packet that ends one direction, in order or with a reset.
+    pub(crate) fn end(&mut self, sender: Role, is_reset: bool) -> Vec<u8> {
+        self.packet(sender, ACK | if is_reset { RST } else { FIN }, &[])
+    }
+
+    fn packet(&mut self, sender: Role, flags: u8, bytes: &[u8]) -> Vec<u8> {
         let Self { client, server, client_bytes, server_bytes } = self;
         let (from, to, said, heard) = match sender {
             Role::Client => (*client, *server, client_bytes, *server_bytes),
@@ -146,7 +171,7 @@ impl Conversation {
         tcp.extend([from.port().to_be_bytes(), to.port().to_be_bytes()].as_flattened());
         tcp.extend([sequence.to_be_bytes(), heard.to_be_bytes()].as_flattened());
         // Header of 20 bytes, flags, the largest window, the checksum to be filled in, and no urgent data.
-        tcp.extend([0x50, FLAGS, 0xff, 0xff, 0, 0, 0, 0]);
+        tcp.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
         tcp.extend_from_slice(bytes);
         let len = u16::try_from(tcp.len()).unwrap_or(u16::MAX).to_be_bytes();
         match (from.ip(), to.ip()) {
