@@ -78,6 +78,46 @@ fn an_operator_without_an_admin_server_is_told_how_to_get_one() {
     assert_eq!(said.matches("error:").count(), 1, "{said}");
 }
 
+/// A name of a file or a host may have escapes that control a terminal, and newlines that forge a line of their own.
+#[test]
+fn names_with_control_characters_are_escaped_in_every_message() {
+    const NAME: &str = "/nowhere/x\u{1b}[2J\nConnected";
+    let rows: [&[&str]; 24] = [
+        &["-c", NAME],
+        &["check", NAME],
+        &["config", "show", "-c", NAME],
+        &["journal", "check", NAME],
+        &["journal", "inspect", NAME],
+        &["journal", "repair", NAME],
+        &["journal", "backup", NAME, "/nowhere/y"],
+        &["certs", "show", NAME],
+        &["certs", "client", NAME, "frog"],
+        &["passwd", "-b", NAME, "ann", "pond"],
+        &["user", "remove", "ann", "--config", NAME],
+        &["acl", "test", "--config", NAME, "--user", "ann", "--publish", "pond"],
+        &["man", NAME],
+        &["import", NAME, "/nowhere/y"],
+        &["ctl", "status", "--token-file", NAME],
+        &["shootout", NAME],
+        &["pub", "-t", "pond", "-f", NAME],
+        &["pub", "-t", "pond", "-m", "x", "-h", NAME],
+        &["pub", "-t", "pond", "-m", "x", "--unix", NAME],
+        &["sub", "-t", "pond", "--cafile", NAME],
+        &["probe", NAME],
+        &["tap", "--listen", NAME],
+        &["tap", "--listen", "127.0.0.1:0", "--capture", NAME],
+        &["bench", "loadtest", "--server", NAME],
+    ];
+    for row in rows {
+        let output = pondhawk(row, "");
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(!output.status.success(), "{row:?}: {said}");
+        assert!(!said.contains('\u{1b}') && !said.contains("\nConnected"), "{row:?}: {said}");
+        assert!(said.contains("Connected"), "the name is shown: {row:?}: {said}");
+    }
+}
+
 #[test]
 fn a_bad_file_is_refused_with_every_error_at_its_place() {
     let (is_good, printed, said) = check("shard = 3\n[limits]\nkeep_alive = 60\n");

@@ -76,8 +76,9 @@ impl Tokens {
     /// # Errors
     /// The file cannot be read, is too large, has no token, or has a line that is no token.
     pub fn add_file(&mut self, path: &Path, role: Role) -> io::Result<()> {
-        let explain =
-            |error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", path.display()));
+        let explain = |error: &dyn std::fmt::Display| {
+            io::Error::other(format!("{}: {error}", wire::Shown(path.display())))
+        };
         if fs::metadata(path).map_err(|error| explain(&error))?.len() > FILE_BYTES_MAX {
             return Err(explain(&"a file with tokens has at most 1 MiB"));
         }
@@ -133,13 +134,16 @@ pub fn own(path: &Path) -> io::Result<String> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             let metadata = fs::symlink_metadata(path)?;
             if !metadata.is_file() || metadata.permissions().mode() & 0o077 != 0 {
-                let text = format!("{} can be read by others; remove the file", path.display());
+                let text = format!("{} can be read by others; remove the file", wire::Shown(path.display()));
                 return Err(io::Error::other(text));
             }
             let token = fs::read_to_string(path)?.trim().to_owned();
             // The disk may have been full when it was to be written.
             if token.len() < TOKEN_BYTES_MIN {
-                let text = format!("{} has no token; remove the file, and a new one is made", path.display());
+                let text = format!(
+                    "{} has no token; remove the file, and a new one is made",
+                    wire::Shown(path.display())
+                );
                 return Err(io::Error::other(text));
             }
             Ok(token)

@@ -116,7 +116,7 @@ fn measure(mut subject: impl Subject, scratch: &Scratch, messages: u64, time: Du
     let weighed = subject.journal().weighed_bytes.take().unwrap_or_default();
     let commit_bytes = usize::try_from(weighed * messages / WEIGHED_MESSAGES).unwrap_or(usize::MAX);
     let path = scratch.path().join("yardstick");
-    let failed = || Error::io(format!("write {}", path.display()));
+    let failed = || Error::io(format!("write {}", wire::Shown(path.display())));
     let mut reference = Yardstick::new(&path, commit_bytes).map_err(failed())?;
     let (mut ours, mut yardstick, mut ratios) = (Side::new(), Side::new(), Vec::new());
     let process = Process::from(nix::unistd::getpid());

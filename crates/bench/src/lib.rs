@@ -157,7 +157,8 @@ fn compare<T: Test>(test: &T, args: &ComparisonArgs, own_words: &[&str]) -> Resu
     };
     print!("{}", report.table());
     if let Some(path) = json {
-        fs::write(&path, report.json()).map_err(Error::io(format!("write {}", path.display())))?;
+        fs::write(&path, report.json())
+            .map_err(Error::io(format!("write {}", wire::Shown(path.display()))))?;
     }
     Ok(if report.is_clean() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

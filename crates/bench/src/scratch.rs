@@ -27,7 +27,7 @@ impl Scratch {
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("pondhawk-bench-{}-{number}", std::process::id()));
         let made = fs::create_dir_all(parent).and_then(|()| fs::create_dir(&path));
-        made.map_err(Error::io(format!("make the directory {}", path.display())))?;
+        made.map_err(Error::io(format!("make the directory {}", wire::Shown(path.display()))))?;
         Ok(Self(path))
     }
 

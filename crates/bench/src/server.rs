@@ -277,7 +277,9 @@ impl Started {
         command.process_group(0);
         // A child starts with the processors of the thread that starts it: it never runs elsewhere.
         let program = command.get_program().to_owned();
-        let refused = |error| Error::Server(format!("could not be started: {}: {error}", program.display()));
+        let refused = |error| {
+            Error::Server(format!("could not be started: {}: {error}", wire::Shown(program.display())))
+        };
         let child = while_confined(cpus, || command.spawn().map_err(refused))?;
         Ok(Self { child })
     }

@@ -48,7 +48,7 @@ pub(crate) async fn connect(settings: &Settings) -> Result<Client, Failure> {
 pub(crate) fn broker(settings: &Settings) -> String {
     match &settings.server.unix {
         Some(path) => Shown(path.display()).to_string(),
-        None => format!("{}:{}", settings.host(), settings.port()),
+        None => format!("{}:{}", Shown(settings.host()), settings.port()),
     }
 }
 

@@ -201,7 +201,7 @@ impl fmt::Display for Endpoint {
             Place::Tcp { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
             Place::Tcp { host, port } => write!(f, "{host}:{port}"),
             #[cfg(unix)]
-            Place::Unix(path) => write!(f, "{}", path.display()),
+            Place::Unix(path) => write!(f, "{}", wire::Shown(path.display())),
         }
     }
 }

@@ -189,7 +189,7 @@ impl Config {
             );
             return notices;
         };
-        notices.push(format!("what is acknowledged is in {}", data_dir.display()));
+        notices.push(format!("what is acknowledged is in {}", wire::Shown(data_dir.display())));
         notices.extend(self.listeners.iter().filter_map(|listener| {
             let what = match listener.durability {
                 Durability::Fsync => return None,

@@ -304,7 +304,8 @@ impl Gathering<'_> {
         let directory = pattern.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new("."));
         let names = self.files.list(directory);
-        let mut names = names.map_err(|error| format!("cannot read {}: {error}", directory.display()))?;
+        let mut names =
+            names.map_err(|error| format!("cannot read {}: {error}", wire::Shown(directory.display())))?;
         names.retain(|found| found.to_str().is_some_and(|found| matches(name, found)));
         names.sort();
         Ok(names.into_iter().map(|name| pattern.with_file_name(name)).collect())
@@ -312,7 +313,7 @@ impl Gathering<'_> {
 
     /// Adds a file, and those that it includes.
     fn add(&mut self, path: &Path, place: Option<&Range<usize>>, depth: usize) {
-        let name = path.display().to_string();
+        let name = wire::Shown(path.display()).to_string();
         if depth > DEPTH_MAX {
             return self
                 .refuse(place, format!("{name} is included by the last of {DEPTH_MAX} files: no deeper"));

@@ -281,7 +281,7 @@ impl AccessFiles {
             None => Ok(()),
             Some(path) => Err(io::Error::other(format!(
                 "`dynamic_security_file`: {}: another file than before needs a restart",
-                path.display()
+                wire::Shown(path.display())
             ))),
         }
     }
@@ -583,7 +583,7 @@ pub(crate) fn parse<T, E: std::fmt::Display>(
     contents: &mut impl Hasher,
     parse: impl FnOnce(&str) -> Result<T, E>,
 ) -> io::Result<T> {
-    let place = || format!("`{key}`: {}", path.display());
+    let place = || format!("`{key}`: {}", wire::Shown(path.display()));
     let bytes = read_regular(path, FILE_BYTES_MAX)
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", place())))?;
     bytes.hash(contents);

@@ -88,11 +88,11 @@ impl Prepared {
                 let explain = |error: io::Error| {
                     io::Error::new(
                         error.kind(),
-                        format!("no token for [admin] in {}: {error}", path.display()),
+                        format!("no token for [admin] in {}: {error}", wire::Shown(path.display())),
                     )
                 };
                 let token = admin::own(&path).map_err(explain)?;
-                (token, format!("its token is in {}", path.display()))
+                (token, format!("its token is in {}", wire::Shown(path.display())))
             }
             None => {
                 let token = admin::generate()?;
@@ -193,10 +193,13 @@ pub(crate) fn read_bans(config: &Config) -> io::Result<Bans> {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Bans::default()),
         Err(error) => {
-            return Err(io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display())));
+            return Err(io::Error::new(
+                error.kind(),
+                format!("cannot read {}: {error}", wire::Shown(path.display())),
+            ));
         }
     };
     let advice = "correct the file, or remove it to lift all bans";
     Bans::parse(&text)
-        .map_err(|problem| io::Error::other(format!("{}: {problem} ({advice})", path.display())))
+        .map_err(|problem| io::Error::other(format!("{}: {problem} ({advice})", wire::Shown(path.display()))))
 }

@@ -227,7 +227,7 @@ impl Certificates {
             let urgency = Urgency::of(left_secs);
             counts[urgency as usize] += 1;
             if urgency > expiry.told {
-                let file = expiry.file.display();
+                let file = wire::Shown(expiry.file.display());
                 if urgency == Urgency::Expired {
                     tracing::error!(%file, "a certificate has expired");
                 } else {

@@ -30,7 +30,7 @@ pub(crate) fn check(path: &Path, machine: &Machine) -> Result<Checked, Failure> 
     let explain = |error: io::Error| Failure::Access(origin::with_place(&loaded, &error.to_string()));
     AccessFiles::open(&loaded.config).map_err(explain)?;
     Certificates::open(&loaded.config.listeners).map_err(explain)?;
-    let name = path.display();
+    let name = wire::Shown(path.display());
     let mut verdict = match &loaded.translated {
         None => format!("{name} is good; with the defaults of this machine it comes to:\n"),
         Some(translation) => {

@@ -57,7 +57,9 @@ impl Failure {
     /// Returns the reason as text for a terminal, with or without colours.
     pub(crate) fn render(&self, colour: bool) -> String {
         match self {
-            Self::Unreadable(path, error) => format!("error: cannot read {}: {error}", path.display()),
+            Self::Unreadable(path, error) => {
+                format!("error: cannot read {}: {error}", wire::Shown(path.display()))
+            }
             Self::Ours(report) => report.render(colour),
             Self::Variables(names) => {
                 let names = names.join(", ");
@@ -97,7 +99,7 @@ pub(crate) fn load(
     }
     let utf8 = |_| unreadable(io::Error::new(io::ErrorKind::InvalidData, "the file is not UTF-8"));
     let text = String::from_utf8(bytes).map_err(utf8)?;
-    let main = (&*path.display().to_string(), &*text);
+    let main = (&*wire::Shown(path.display()).to_string(), &*text);
     parse(&Sources::gather(Some(main), directory_of(path), &flags.environment, files), flags, machine)
 }
 
@@ -121,9 +123,10 @@ pub(crate) fn load_ours(path: &Path, machine: &Machine) -> Result<Config, String
     let loaded = loaded.map_err(|failure| failure.render(false))?;
     match loaded.translated {
         None => Ok(loaded.config),
-        Some(_) => {
-            Err(format!("{} is a file of Mosquitto, and this command needs one of Pondhawk", path.display()))
-        }
+        Some(_) => Err(format!(
+            "{} is a file of Mosquitto, and this command needs one of Pondhawk",
+            wire::Shown(path.display())
+        )),
     }
 }
 
@@ -171,7 +174,7 @@ fn translate(main: &WithMain<'_>, flags: &Flags, machine: &Machine) -> Result<Lo
     let translated = mosquitto::translate(main.path, &start, main).map_err(Failure::Mosquittos)?;
     // `${` has no meaning in Mosquitto's files.
     let rest = Flags { port: None, verbose: 0, environment: Environment::new(), ..flags.clone() };
-    let name = main.path.display().to_string();
+    let name = wire::Shown(main.path.display()).to_string();
     let source = Sources::of(&name, &translated.toml);
     let config = Config::parse(&source, &rest, machine)
         .map_err(|report| Failure::Mosquittos(refusal(&report, &translated.origins)))?;

@@ -100,7 +100,7 @@ pub fn run(file_layer: FileLayer) -> ExitCode {
         Some(Command::Completions { shell }) => print_completions(shell),
         Some(Command::Man { dir }) => match clap_mangen::generate_to(args::described(), &dir) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&format!("error: {}: {error}", dir.display())),
+            Err(error) => fail(&format!("error: {}: {error}", wire::Shown(dir.display()))),
         },
     }
 }

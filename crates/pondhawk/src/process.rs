@@ -38,7 +38,7 @@ impl PidFile {
         match open().and_then(write) {
             Ok(file) => Self(Some((path.to_owned(), file))),
             Err(error) => {
-                tracing::error!(%error, "cannot write the `pid_file` {}", path.display());
+                tracing::error!(%error, "cannot write the `pid_file` {}", wire::Shown(path.display()));
                 Self(None)
             }
         }

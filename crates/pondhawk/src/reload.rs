@@ -119,9 +119,10 @@ impl Reload {
         let loaded = file::load(Some(path), &self.flags, &self.machine, &files);
         let mut empty = files.empty().into_iter().filter(|path| !self.empty.contains(path));
         let loaded = match empty.next() {
-            Some(path) => {
-                Err(format!("{} is empty: a file that is being written is no configuration", path.display()))
-            }
+            Some(path) => Err(format!(
+                "{} is empty: a file that is being written is no configuration",
+                wire::Shown(path.display())
+            )),
             None => loaded.map_err(|failure| failure.render(false)),
         };
         let named = loaded.as_ref().map_or_else(|_| Vec::new(), |loaded| named(&loaded.config));

@@ -107,7 +107,7 @@ pub(crate) fn serve(loaded: &Loaded, reload: Reload, file_layer: FileLayer) -> i
 fn become_user(successor: &Successor, config: &Config) -> io::Result<()> {
     if let Some(path) = &config.data_dir {
         let explain = |error: io::Error| {
-            io::Error::new(error.kind(), format!("cannot make {}: {error}", path.display()))
+            io::Error::new(error.kind(), format!("cannot make {}: {error}", wire::Shown(path.display())))
         };
         successor.make_data_dir(path).map_err(explain)?;
     }
@@ -123,7 +123,7 @@ fn become_user(successor: &Successor, config: &Config) -> io::Result<()> {
                 %error,
                 "{} cannot be read by the `user` of this broker: changes of it, such as a user who is removed, have no \
                  effect before a restart",
-                path.display()
+                wire::Shown(path.display())
             );
         }
     }

@@ -64,7 +64,8 @@ impl Sinks {
                 LogTarget::File(path) => match open(path, successor) {
                     Ok(file) => Sink::File(path.clone(), file),
                     Err(error) => {
-                        failures.push(format!("cannot open the log {}: {error}", path.display()));
+                        failures
+                            .push(format!("cannot open the log {}: {error}", wire::Shown(path.display())));
                         Sink::Stderr
                     }
                 },

@@ -86,8 +86,8 @@ pub(crate) fn tls(listener: &Listener) -> io::Result<Option<Arc<ServerConfig>>> 
             return Err(io::Error::other(format!(
                 "the listener on {} cannot speak TLS: {} and {}: {}",
                 listener.address,
-                certificate.display(),
-                key.display(),
+                wire::Shown(certificate.display()),
+                wire::Shown(key.display()),
                 SettingsError::Mismatch(0)
             )));
         }
@@ -106,9 +106,11 @@ pub(crate) fn tls(listener: &Listener) -> io::Result<Option<Arc<ServerConfig>>> 
     };
     let explain = |error: SettingsError| {
         let place = match &error {
-            SettingsError::Key(number, _) | SettingsError::Mismatch(number) => files()
-                .nth(*number)
-                .map(|(certificate, key)| format!("{} and {}: ", certificate.display(), key.display())),
+            SettingsError::Key(number, _) | SettingsError::Mismatch(number) => {
+                files().nth(*number).map(|(certificate, key)| {
+                    format!("{} and {}: ", wire::Shown(certificate.display()), wire::Shown(key.display()))
+                })
+            }
             _ => None,
         };
         io::Error::other(format!(
@@ -196,5 +198,5 @@ fn explain(key: &str, path: &Path, error: &pem::Error, what: &str) -> io::Error 
         pem::Error::NoItemsFound => (io::ErrorKind::InvalidData, format!("the file has no {what} in PEM")),
         error => (io::ErrorKind::InvalidData, error.to_string()),
     };
-    io::Error::new(kind, format!("`{key}`: {}: {why}", path.display()))
+    io::Error::new(kind, format!("`{key}`: {}: {why}", wire::Shown(path.display())))
 }

@@ -136,7 +136,7 @@ impl Watch {
 }
 
 fn in_words(path: &Path, error: &DirectoryError) -> io::Error {
-    let path = path.display();
+    let path = wire::Shown(path.display());
     io::Error::other(match error {
         DirectoryError::InUse { pid: Some(pid) } => format!(
             "{path} is in use by process {pid}, perhaps another broker; a second one needs its own --data-dir, or --in-memory"
@@ -150,7 +150,7 @@ fn in_words(path: &Path, error: &DirectoryError) -> io::Error {
 }
 
 fn explain(path: &Path, error: &OpenError) -> io::Error {
-    let path = path.display();
+    let path = wire::Shown(path.display());
     let advice = match error {
         OpenError::Damaged(damage) if !damage.is_repairable() => {
             "; nothing was changed. Move away the files that do not belong to this journal, or bring back a backup".to_owned()

@@ -194,7 +194,7 @@ fn key_in(path: &Path) -> Result<PrivateKeyDer<'static>> {
 }
 
 fn unreadable(path: &Path, error: &impl ToString) -> Error {
-    Error::io(format!("read {}", path.display()))(io::Error::other(error.to_string()))
+    Error::io(format!("read {}", wire::Shown(path.display())))(io::Error::other(error.to_string()))
 }
 
 fn unusable(error: &rustls::Error) -> Error {

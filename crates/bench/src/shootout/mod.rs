@@ -65,8 +65,9 @@ struct Setting {
 /// If the description is wrong, nothing can be compared, the machine refuses something, or there is an interrupt.
 pub(crate) fn run(args: &ShootoutArgs) -> Result<ExitCode> {
     if let Some(file) = &args.report_of {
-        let text = fs::read_to_string(file).map_err(Error::io(format!("read {}", file.display())))?;
-        let wrong = |error| Error::Arguments(format!("{}: {error}", file.display()));
+        let text =
+            fs::read_to_string(file).map_err(Error::io(format!("read {}", wire::Shown(file.display()))))?;
+        let wrong = |error| Error::Arguments(format!("{}: {error}", wire::Shown(file.display())));
         let results: Results = serde_json::from_str(&text).map_err(wrong)?;
         return write(&results, &args.output);
     }
@@ -85,7 +86,8 @@ pub(crate) fn run(args: &ShootoutArgs) -> Result<ExitCode> {
         .collect::<Result<_>>()?;
     let connections = workloads.iter().map(Workload::connections_max).max().unwrap_or(0);
     host::raise_descriptor_limit(connections)?;
-    fs::create_dir_all(&args.output).map_err(Error::io(format!("make {}", args.output.display())))?;
+    fs::create_dir_all(&args.output)
+        .map_err(Error::io(format!("make {}", wire::Shown(args.output.display()))))?;
     let setting = setting(args, &description)?;
     let results = compare(&setting, &description, peers, &workloads)?;
     let written = write(&results, &args.output);
@@ -105,7 +107,7 @@ fn setting(args: &ShootoutArgs, description: &Description) -> Result<Setting> {
     let patience = Duration::from_secs_f64(seconds * PATIENCE_FACTOR).max(PATIENCE_MIN);
     let generator_cpus = cpus(&args.pin, &description.generator_cpus)?;
     let folder = args.output.canonicalize();
-    let folder = folder.map_err(Error::io(format!("find {}", args.output.display())))?;
+    let folder = folder.map_err(Error::io(format!("find {}", wire::Shown(args.output.display()))))?;
     Ok(Setting {
         rounds_min: description.rounds_min.min(rounds_max),
         rounds_max,
@@ -251,17 +253,18 @@ fn save(results: &Results, folder: &Path) -> Result<()> {
         serde_json::to_string_pretty(results).expect("every key is a text, and every value can be written");
     let (path, beside) = (folder.join("results.json"), folder.join("results.json.new"));
     let written = fs::write(&beside, json).and_then(|()| fs::rename(&beside, &path));
-    written.map_err(Error::io(format!("write {}", path.display())))
+    written.map_err(Error::io(format!("write {}", wire::Shown(path.display()))))
 }
 
 fn write(results: &Results, folder: &Path) -> Result<ExitCode> {
-    fs::create_dir_all(folder).map_err(Error::io(format!("make the directory {}", folder.display())))?;
+    fs::create_dir_all(folder)
+        .map_err(Error::io(format!("make the directory {}", wire::Shown(folder.display()))))?;
     save(results, folder)?;
     let markdown = report::markdown(results);
     for (name, text) in [("report.md", markdown.clone()), ("report.html", report::html(results)?)] {
         let path = folder.join(name);
-        fs::write(&path, text).map_err(Error::io(format!("write {}", path.display())))?;
+        fs::write(&path, text).map_err(Error::io(format!("write {}", wire::Shown(path.display()))))?;
     }
-    println!("{markdown}\nThe report is {}.", folder.join("report.html").display());
+    println!("{markdown}\nThe report is {}.", wire::Shown(folder.join("report.html").display()));
     Ok(ExitCode::SUCCESS)
 }

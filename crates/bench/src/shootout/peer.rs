@@ -131,7 +131,8 @@ impl Peer {
     ) -> Result<Recipe<'a>> {
         let address = free_address()?;
         let folder = parent.join(format!("server-{}-{}", std::process::id(), address.port()));
-        fs::create_dir(&folder).map_err(Error::io(format!("make the directory {}", folder.display())))?;
+        fs::create_dir(&folder)
+            .map_err(Error::io(format!("make the directory {}", wire::Shown(folder.display()))))?;
         Ok(Recipe { peer: self, command, files, address, folder: Folder(folder) })
     }
 }
@@ -156,7 +157,7 @@ impl Recipe<'_> {
             let folder = path.parent().unwrap_or(&self.folder.0);
             fs::create_dir_all(folder)
                 .and_then(|()| fs::write(&path, self.fill_in(text)))
-                .map_err(Error::io(format!("write {}", path.display())))?;
+                .map_err(Error::io(format!("write {}", wire::Shown(path.display()))))?;
         }
         let mut started = Started::by_shell(&self.fill_in(self.command), cpus)?;
         let patience = Duration::from_secs(self.peer.entry.start_secs);

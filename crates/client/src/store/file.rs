@@ -79,7 +79,9 @@ impl FileStore {
 
     /// Adds the path to an error.
     fn named<T>(&self, result: io::Result<T>) -> io::Result<T> {
-        result.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", self.path.display())))
+        result.map_err(|error| {
+            io::Error::new(error.kind(), format!("{}: {error}", wire::Shown(self.path.display())))
+        })
     }
 }
 

@@ -140,7 +140,7 @@ fn certificate_advice(wrong: &CertificateError) -> Option<&'static str> {
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File(path) => write!(f, "{}", path.display()),
+            Self::File(path) => write!(f, "{}", wire::Shown(path.display())),
             Self::Given(_) => f.write_str("the PEM that was given"),
         }
     }
@@ -156,12 +156,16 @@ impl fmt::Debug for Origin {
 impl fmt::Display for TlsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Read { path, error } => write!(f, "{} cannot be read: {error}", path.display()),
+            Self::Read { path, error } => {
+                write!(f, "{} cannot be read: {error}", wire::Shown(path.display()))
+            }
             Self::Pem { origin, error } => write!(f, "{origin} is no PEM: {error}"),
             Self::NoCertificate(origin) => {
                 write!(f, "{origin} has no certificate, which begins with -----BEGIN CERTIFICATE-----")
             }
-            Self::EmptyDirectory(path) => write!(f, "no file in {} has a certificate", path.display()),
+            Self::EmptyDirectory(path) => {
+                write!(f, "no file in {} has a certificate", wire::Shown(path.display()))
+            }
             Self::Root { origin, error } => {
                 write!(f, "{origin} has a certificate that cannot be trusted: {error}")
             }

@@ -124,7 +124,7 @@ fn in_pem(certificate: &CertificateDer<'_>) -> String {
 fn make_directory_of(file: &Path) -> Result<(), String> {
     let directory = file.parent().unwrap_or(file);
     let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
-    made.map_err(|error| format!("{}: {error}", directory.display()))
+    made.map_err(|error| format!("{}: {error}", wire::Shown(directory.display())))
 }
 
 /// The account of the broker at an authority.
@@ -151,7 +151,7 @@ impl Account {
         let text = match stack::contents(&file) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(format!("{}: {error}", file.display())),
+            Err(error) => return Err(format!("{}: {error}", wire::Shown(file.display()))),
         };
         let is_of_url = |account: &serde_json::Value| account["credentials"]["directory"] == url;
         let read = serde_json::from_slice(&text).ok().filter(is_of_url);

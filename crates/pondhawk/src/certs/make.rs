@@ -80,8 +80,8 @@ pub(crate) fn init(dir: &Path, hosts: &[String]) -> Result<String, String> {
          # pondhawk sub --cafile {ca} -h localhost -p 8883 -t 'pond/#' -v\n\
          # Other machines need a user (pondhawk user add NAME --config pondhawk.toml), and -h {first}.\n\
          # A certificate for a device: pondhawk certs client {} NAME\n",
-        dir.display(),
-        dir.display(),
+        wire::Shown(dir.display()),
+        wire::Shown(dir.display()),
     ))
 }
 

@@ -24,5 +24,5 @@ pub(crate) fn run(command: &CertsCommand) -> ExitCode {
 
 /// The text of a problem with a file.
 fn of_file(path: &Path, error: impl Display) -> String {
-    format!("{}: {error}", path.display())
+    format!("{}: {error}", wire::Shown(path.display()))
 }

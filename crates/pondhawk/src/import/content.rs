@@ -285,7 +285,8 @@ impl<'a> Importing<'a> {
 
 impl Tally {
     pub(super) fn report(&self, file: &Path, to: &Path) -> String {
-        let mut text = format!("{} has everything of {}:\n", to.display(), file.display());
+        let mut text =
+            format!("{} has everything of {}:\n", wire::Shown(to.display()), wire::Shown(file.display()));
         let rows = [
             (self.sessions, "sessions"),
             (self.subscriptions, "subscriptions"),

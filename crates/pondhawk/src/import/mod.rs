@@ -40,7 +40,8 @@ pub(crate) fn import(
     is_snapshot_fine: bool,
     layer: FileLayer,
 ) -> io::Result<String> {
-    let explain = |error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", file.display()));
+    let explain =
+        |error: &dyn std::fmt::Display| io::Error::other(format!("{}: {error}", wire::Shown(file.display())));
     let to = to.map_or_else(|| file.with_file_name(DIRECTORY), Path::to_owned);
     let unfinished = with_ending(&to);
     let bytes = fs::read(file).map_err(|error| explain(&error))?;
@@ -54,14 +55,18 @@ pub(crate) fn import(
         return Err(explain(&why));
     }
     if to.exists() {
-        let why = format!("{} exists already, and nothing is added to it; move it away", to.display());
+        let why =
+            format!("{} exists already, and nothing is added to it; move it away", wire::Shown(to.display()));
         return Err(explain(&why));
     }
     let now = now();
     let content = Content::of(&database, now).map_err(|error| explain(&error))?;
     // Whatever is there, another import or somebody else has made it.
     if unfinished.symlink_metadata().is_ok() {
-        let why = format!("{} is left of another import; delete it, and import again", unfinished.display());
+        let why = format!(
+            "{} is left of another import; delete it, and import again",
+            wire::Shown(unfinished.display())
+        );
         return Err(explain(&why));
     }
     let written = write(&content, &unfinished, layer).and_then(|()| {
@@ -70,7 +75,10 @@ pub(crate) fn import(
     });
     if let Err(error) = written {
         let _ = fs::remove_dir_all(&unfinished);
-        return Err(io::Error::new(error.kind(), format!("cannot write {}: {error}", to.display())));
+        return Err(io::Error::new(
+            error.kind(),
+            format!("cannot write {}: {error}", wire::Shown(to.display())),
+        ));
     }
     Ok(content.tally.report(file, &to))
 }

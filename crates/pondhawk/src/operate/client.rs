@@ -99,7 +99,7 @@ fn without_title(text: String) -> String {
 /// The first token of a file. `is_configured` says whether anything names an admin server.
 fn read_token(path: &PathBuf, is_configured: bool) -> io::Result<String> {
     let explain = |error: &dyn std::fmt::Display| {
-        let shown = path.display();
+        let shown = wire::Shown(path.display());
         io::Error::other(format!("no token in {shown}: {error} (--token-file FILE names another one)"))
     };
     if !is_configured && !path.exists() {

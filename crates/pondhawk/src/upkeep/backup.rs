@@ -67,8 +67,8 @@ pub(super) fn backup_watched(dir: &Path, to: &Path, watch: &impl Watch) -> Resul
     let read = copied?;
     Ok(format!(
         "{} is a copy of {}: {} in {}.\n",
-        to.display(),
-        dir.display(),
+        wire::Shown(to.display()),
+        wire::Shown(dir.display()),
         text::Count(read.records, "record"),
         found(&read.report)
     ))

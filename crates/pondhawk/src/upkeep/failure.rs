@@ -42,48 +42,58 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoJournal(dir) => {
-                writeln!(f, "there is no journal in {}", dir.display())?;
+                writeln!(f, "there is no journal in {}", wire::Shown(dir.display()))?;
                 f.write_str("hint: name the directory that the broker has as data_dir")
             }
             Self::Directory { dir, error: error @ DirectoryError::InUse { .. } } => {
-                writeln!(f, "{} cannot be opened: {error}", dir.display())?;
+                writeln!(f, "{} cannot be opened: {error}", wire::Shown(dir.display()))?;
                 f.write_str("hint: stop the broker first; or make a copy with `pondhawk journal backup` and take that")
             }
-            Self::Directory { dir, error } => write!(f, "{} cannot be opened: {error}", dir.display()),
+            Self::Directory { dir, error } => {
+                write!(f, "{} cannot be opened: {error}", wire::Shown(dir.display()))
+            }
             Self::Journal { dir, error: OpenError::Damaged(damage) } if !damage.is_repairable() => {
-                writeln!(f, "the journal in {} is damaged\n{damage}", dir.display())?;
+                writeln!(f, "the journal in {} is damaged\n{damage}", wire::Shown(dir.display()))?;
                 f.write_str(
                     "hint: move away the files that do not belong to this journal, or bring back a backup",
                 )
             }
             Self::Journal { dir, error: OpenError::Damaged(damage) } => {
-                writeln!(f, "the journal in {} is damaged\n{damage}", dir.display())?;
+                writeln!(f, "the journal in {} is damaged\n{damage}", wire::Shown(dir.display()))?;
                 write!(
                     f,
                     "hint: bring back a backup; or copy the directory, and give up what is damaged with \
                      `pondhawk journal repair --discard-damaged {}`",
-                    dir.display()
+                    wire::Shown(dir.display())
                 )
             }
             Self::Journal { dir, error: error @ OpenError::Newer { .. } } => {
-                writeln!(f, "the journal in {} cannot be read: {error}", dir.display())?;
+                writeln!(f, "the journal in {} cannot be read: {error}", wire::Shown(dir.display()))?;
                 f.write_str("hint: take the version of pondhawk that has written it, or a later one")
             }
             Self::Journal { dir, error } => {
-                write!(f, "the journal in {} cannot be read: {error}", dir.display())
+                write!(f, "the journal in {} cannot be read: {error}", wire::Shown(dir.display()))
             }
             Self::NotEmpty(dir) => {
-                writeln!(f, "{} is not empty", dir.display())?;
+                writeln!(f, "{} is not empty", wire::Shown(dir.display()))?;
                 f.write_str("hint: name a directory that is not there yet")
             }
-            Self::Copy { file, error } => write!(f, "{}: {error}", file.display()),
+            Self::Copy { file, error } => write!(f, "{}: {error}", wire::Shown(file.display())),
             Self::NoSpace { to, needed_bytes, free_bytes } => {
                 let (needed, free) = (Size(*needed_bytes), Size(*free_bytes));
-                writeln!(f, "{} has {free} of free space, and the copy needs {needed}", to.display())?;
+                writeln!(
+                    f,
+                    "{} has {free} of free space, and the copy needs {needed}",
+                    wire::Shown(to.display())
+                )?;
                 f.write_str("hint: remove older copies, or copy to another file system")
             }
             Self::Overtaken(dir) => {
-                writeln!(f, "the broker has used space in {} again before it was copied", dir.display())?;
+                writeln!(
+                    f,
+                    "the broker has used space in {} again before it was copied",
+                    wire::Shown(dir.display())
+                )?;
                 f.write_str("hint: try again when less is published, or copy to a faster disk")
             }
         }

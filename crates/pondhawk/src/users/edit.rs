@@ -30,11 +30,11 @@ pub(super) fn add(name: &str, config: &Path, machine: &Machine) -> Result<String
     };
     set(&mut users, name, Scheme::DEFAULT, &ask::new_password()?)?;
     store::write(&file, &users)?;
-    let mut said = format!("{} has the user {name}\n", file.display());
+    let mut said = format!("{} has the user {name}\n", wire::Shown(file.display()));
     if is_new {
         let line = format!("password_file = {:?}\n", file.display().to_string());
         store::replace(config, &with_line(text.as_deref().unwrap_or(""), &line), 0o644)?;
-        said += &format!("{} has the line {line}", config.display());
+        said += &format!("{} has the line {line}", wire::Shown(config.display()));
         said += "a broker that runs uses it after SIGHUP, as from `systemctl reload`\n";
     } else {
         said += "a broker that runs reads it within seconds, or at once after SIGHUP\n";
@@ -44,14 +44,14 @@ pub(super) fn add(name: &str, config: &Path, machine: &Machine) -> Result<String
 
 /// Removes a user. Returns what was done.
 pub(super) fn remove(name: &str, config: &Path, machine: &Machine) -> Result<String, String> {
-    let none = || format!("{} names no password file", config.display());
+    let none = || format!("{} names no password file", wire::Shown(config.display()));
     let file = password_file(config, machine)?.ok_or_else(none)?;
     let mut users = store::read(&file)?;
     if !users.remove(name) {
-        return Err(format!("{} has no user {name:?}", file.display()));
+        return Err(format!("{} has no user {name:?}", wire::Shown(file.display())));
     }
     store::write(&file, &users)?;
-    Ok(format!("{} has no user {name} any more\n", file.display()))
+    Ok(format!("{} has no user {name} any more\n", wire::Shown(file.display())))
 }
 
 fn password_file(config: &Path, machine: &Machine) -> Result<Option<PathBuf>, String> {

@@ -59,13 +59,13 @@ fn change_file(arguments: &PasswdArguments) -> Result<String, String> {
         let mut users = store::read(file)?;
         let count = users.hash_plain(|password| new_hash(scheme, password))?;
         store::write(file, &users)?;
-        return Ok(format!("{count} passwords hashed in {}\n", file.display()));
+        return Ok(format!("{count} passwords hashed in {}\n", wire::Shown(file.display())));
     }
     let name = name.as_deref().ok_or("a user name is missing")?;
     let mut users = if *create { PasswordFile::default() } else { store::read(file)? };
     if *delete {
         if !users.remove(name) {
-            return Err(format!("{} has no user {name:?}", file.display()));
+            return Err(format!("{} has no user {name:?}", wire::Shown(file.display())));
         }
         store::write(file, &users)?;
         return Ok(String::new());
@@ -98,5 +98,5 @@ fn new_hash(scheme: Scheme, password: &[u8]) -> Result<PasswordHash, String> {
 
 /// The text of a problem with a file.
 fn of_file(path: &Path, error: impl std::fmt::Display) -> String {
-    format!("{}: {error}", path.display())
+    format!("{}: {error}", wire::Shown(path.display()))
 }

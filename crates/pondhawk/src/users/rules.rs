@@ -195,7 +195,8 @@ fn files(question: &AclQuestion, machine: &Machine) -> Result<Files, String> {
     };
     let is_it = |listener: &&Listener| listener.address == *address;
     let listener = config.listeners.iter().find(is_it);
-    let listener = listener.ok_or_else(|| format!("{} has no listener on {address}", path.display()))?;
+    let listener =
+        listener.ok_or_else(|| format!("{} has no listener on {address}", wire::Shown(path.display())))?;
     let (acl, rules) = (listener.acl_file.clone(), listener.rules_file.clone());
     Ok(Files { acl, rules, dynamic: listener.dynamic_security_file.clone() })
 }
