@@ -17,6 +17,8 @@ pub(crate) struct Job {
     /// Address of the client; `None` in a simulated network.
     pub(super) origin: Option<Origin>,
     pub(super) check: Check,
+    /// The password is compared with those that were right before. The clerk decides this.
+    pub(super) is_compared: bool,
     /// Time when it came, on the monotonic clock.
     pub(super) came_ms: u64,
 }
@@ -29,7 +31,7 @@ impl Job {
             Peer::Process { uid, .. } => Some(Origin::of_process(*uid)),
             _ => None,
         };
-        Self { shard: from.0, connection: from.1, origin, check, came_ms }
+        Self { shard: from.0, connection: from.1, origin, check, is_compared: false, came_ms }
     }
 }
 
@@ -179,6 +181,7 @@ mod tests {
             connection: ConnectionId { slot: number, generation: 0 },
             origin: Some(IpAddr::from([192, 0, 2, address]).into()),
             check: users.check("frog", &vec![b'x'; password]).into(),
+            is_compared: false,
             came_ms: u64::from(number),
         }
     }
