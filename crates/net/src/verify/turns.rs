@@ -1,5 +1,6 @@
 //! Passwords that wait, in fair turns of their origins.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use auth::{Check, Origin};
@@ -49,6 +50,10 @@ pub(super) struct Turns {
     again: VecDeque<Key>,
     /// Origins by the bytes of their passwords.
     by_bytes: BTreeSet<(usize, Key)>,
+    /// Origins by the number of their passwords, and among equals the one with the oldest password last.
+    by_jobs: BTreeSet<(usize, Reverse<u64>, Key)>,
+    /// Number of passwords that have come.
+    come: u64,
     jobs: usize,
     bytes: usize,
     jobs_max: usize,
@@ -57,11 +62,18 @@ pub(super) struct Turns {
     was_fresh: bool,
 }
 
-/// Passwords of one origin, in the order in which they came.
+/// Passwords of one origin, in the order in which they came, each with its number among all.
 #[derive(Default)]
 struct Queue {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<(u64, Job)>,
     bytes: usize,
+}
+
+impl Queue {
+    /// The place of an origin with this queue among all. An empty queue has none.
+    fn rank(&self, key: Key) -> Option<(usize, Reverse<u64>, Key)> {
+        self.jobs.front().map(|(number, _)| (self.jobs.len(), Reverse(*number), key))
+    }
 }
 
 impl Turns {
@@ -71,6 +83,8 @@ impl Turns {
             fresh: VecDeque::new(),
             again: VecDeque::new(),
             by_bytes: BTreeSet::new(),
+            by_jobs: BTreeSet::new(),
+            come: 0,
             jobs: 0,
             bytes: 0,
             jobs_max,
@@ -79,22 +93,34 @@ impl Turns {
         }
     }
 
-    /// Adds a password. The oldest ones of the origins with the most bytes go to `displaced` if there are too many.
+    /// Adds a password. If there are too many, the oldest of the origin with the most passwords goes to `displaced`; among equals
+    /// the oldest of all. If there are too many bytes, the oldest ones of the origins with the most bytes go there.
     pub(super) fn push(&mut self, job: Job, displaced: &mut Vec<Job>) {
         let (key, bytes) = (job.origin, job.check.size_bytes());
         if !self.by_origin.contains_key(&key) {
             self.fresh.push_back(key);
         }
-        let queue = self.by_origin.entry(key).or_default();
-        self.by_bytes.remove(&(queue.bytes, key));
-        queue.jobs.push_back(job);
-        queue.bytes += bytes;
-        self.by_bytes.insert((queue.bytes, key));
+        self.come += 1;
+        let number = self.come;
+        self.change(key, |queue| {
+            queue.jobs.push_back((number, job));
+            queue.bytes += bytes;
+        });
         self.jobs += 1;
         self.bytes += bytes;
-        while self.jobs > self.jobs_max || self.bytes > self.bytes_max {
-            let Some((_, key)) = self.by_bytes.last().copied() else { return };
+        while let Some(key) = self.next_displaced() {
             displaced.extend(self.take(key, VecDeque::pop_front));
+        }
+    }
+
+    /// The origin whose oldest password gives way, if there are too many.
+    fn next_displaced(&self) -> Option<Key> {
+        if self.jobs > self.jobs_max {
+            self.by_jobs.last().map(|(_, _, key)| *key)
+        } else if self.bytes > self.bytes_max {
+            self.by_bytes.last().map(|(_, key)| *key)
+        } else {
+            None
         }
     }
 
@@ -120,7 +146,7 @@ impl Turns {
 
     /// Passwords that came before a time. Looks at each origin.
     pub(super) fn remove_older(&mut self, before_ms: u64) -> Vec<Job> {
-        let is_old = |queue: &Queue| queue.jobs.front().is_some_and(|job| job.came_ms < before_ms);
+        let is_old = |queue: &Queue| queue.jobs.front().is_some_and(|(_, job)| job.came_ms < before_ms);
         let old: Vec<Key> =
             self.by_origin.iter().filter(|(_, queue)| is_old(queue)).map(|(key, _)| *key).collect();
         let mut jobs = Vec::new();
@@ -136,21 +162,37 @@ impl Turns {
         self.jobs == 0
     }
 
-    fn take(&mut self, key: Key, end: fn(&mut VecDeque<Job>) -> Option<Job>) -> Option<Job> {
-        let queue = self.by_origin.get_mut(&key)?;
-        let job = end(&mut queue.jobs)?;
-        let bytes = job.check.size_bytes();
-        self.by_bytes.remove(&(queue.bytes, key));
-        queue.bytes -= bytes;
+    fn take(&mut self, key: Key, end: fn(&mut VecDeque<(u64, Job)>) -> Option<(u64, Job)>) -> Option<Job> {
+        if !self.by_origin.contains_key(&key) {
+            return None;
+        }
+        let job = self.change(key, |queue| {
+            let (_, job) = end(&mut queue.jobs)?;
+            queue.bytes -= job.check.size_bytes();
+            Some(job)
+        })?;
         self.jobs -= 1;
-        self.bytes -= bytes;
-        if queue.jobs.is_empty() {
+        self.bytes -= job.check.size_bytes();
+        if self.by_origin.get(&key).is_some_and(|queue| queue.jobs.is_empty()) {
             self.by_origin.remove(&key);
             self.forget(key);
-        } else {
-            self.by_bytes.insert((queue.bytes, key));
         }
         Some(job)
+    }
+
+    /// Changes the passwords of an origin, and its places among all.
+    fn change<T>(&mut self, key: Key, change: impl FnOnce(&mut Queue) -> T) -> T {
+        let queue = self.by_origin.entry(key).or_default();
+        if let Some(rank) = queue.rank(key) {
+            self.by_jobs.remove(&rank);
+            self.by_bytes.remove(&(queue.bytes, key));
+        }
+        let changed = change(queue);
+        if let Some(rank) = queue.rank(key) {
+            self.by_jobs.insert(rank);
+            self.by_bytes.insert((queue.bytes, key));
+        }
+        changed
     }
 
     /// Removes an origin from the lists of turns. After a turn it stands at the end.
@@ -204,7 +246,8 @@ mod tests {
 
     fn all(turns: &mut Turns) -> Vec<u32> {
         let all = std::iter::from_fn(|| turns.pop()).map(|job| number(&job)).collect();
-        assert!(turns.fresh.is_empty() && turns.again.is_empty() && turns.by_bytes.is_empty());
+        assert!(turns.fresh.is_empty() && turns.again.is_empty());
+        assert!(turns.by_bytes.is_empty() && turns.by_jobs.is_empty());
         assert_eq!((turns.jobs, turns.bytes), (0, 0));
         all
     }
@@ -224,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn the_origin_with_the_most_bytes_gives_way() {
+    fn the_origin_with_the_most_passwords_or_bytes_gives_way() {
         let (mut turns, mut displaced) = (Turns::new(3, 1 << 20), Vec::new());
         for (number, address) in [(1, 1), (2, 1), (3, 2), (4, 3)] {
             turns.push(job(number, address, 10), &mut displaced);
@@ -237,6 +280,21 @@ mod tests {
         }
         assert_eq!(numbers(displaced.drain(..)), [1]);
         assert_eq!(all(&mut turns), [3, 2]);
+    }
+
+    /// The client with the longest password would lose every time, and at equal length the one with the highest address.
+    #[test]
+    fn among_origins_with_as_many_passwords_the_oldest_password_gives_way() {
+        let (mut turns, mut displaced) = (Turns::new(3, 1 << 20), Vec::new());
+        for (number, address, bytes) in [(1, 3, 10), (2, 2, 10), (3, 1, 10), (4, 4, 500)] {
+            turns.push(job(number, address, bytes), &mut displaced);
+        }
+        assert_eq!(numbers(displaced.drain(..)), [1]);
+        turns.push(job(5, 4, 10), &mut displaced);
+        assert_eq!(numbers(displaced.drain(..)), [4], "the origin with the most passwords loses its oldest");
+        turns.push(job(6, 5, 10), &mut displaced);
+        assert_eq!(numbers(displaced.drain(..)), [2]);
+        assert_eq!(all(&mut turns), [3, 5, 6]);
     }
 
     #[test]
