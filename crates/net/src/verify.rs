@@ -193,7 +193,8 @@ impl Waiting {
         }
     }
 
-    /// Removes the passwords that nobody checks any more. Looks at each origin, at most twice a second.
+    /// Removes the passwords that nobody checks any more, and returns those that somebody waits for. Looks at each, at most twice
+    /// a second.
     fn give_up(&mut self, now_ms: u64) -> Vec<Job> {
         let mut jobs = std::mem::take(&mut self.displaced);
         if now_ms >= self.looked_ms + LOOK_MS {
@@ -202,7 +203,7 @@ impl Waiting {
             let Self { come, lines, .. } = self;
             let lines = lines.iter_mut().flat_map(|Lines { first, suspect }| [first, suspect]);
             for line in [come].into_iter().chain(lines) {
-                jobs.append(&mut line.remove_older(before_ms));
+                jobs.append(&mut line.remove_old(before_ms));
             }
         }
         jobs

@@ -35,6 +35,8 @@ pub struct Readiness {
     pub writable: bool,
     /// The peer has closed its direction, or the stream has failed.
     pub ending: bool,
+    /// The stream has failed, as after a reset: nobody reads an answer any more. A stream may fail without this.
+    pub failed: bool,
 }
 
 /// The event loop of a shard.
@@ -292,7 +294,7 @@ impl<H: Host> ShardLoop<H> {
         }
     }
 
-    /// Reads once from a connection that may have something, and feeds its brain.
+    /// Serves a connection that may have something: its bytes, or its end.
     fn serve(&mut self, id: ConnectionId) {
         let Some(connection) = self.io.connections.get_mut(id) else { return };
         connection.queued = false;
@@ -301,9 +303,33 @@ impl<H: Host> ShardLoop<H> {
             Phase::Closing => return,
             Phase::Lingering => return self.discard(id),
         }
-        if connection.paused || !self.brain.may_read(id, self.now, &mut self.io) {
+        if !connection.paused && self.brain.may_read(id, self.now, &mut self.io) {
+            self.take_in(id);
+        }
+        self.end_if_gone(id);
+    }
+
+    /// Ends a connection whose peer has gone while its login waits: nothing that the peer has sent was accepted yet. If there are
+    /// packets behind CONNECT, the login goes on, unless the stream has failed: a client may send them and close its direction
+    /// before it is let in.
+    fn end_if_gone(&mut self, id: ConnectionId) {
+        let Some(connection) = self.io.connections.get(id).filter(|found| found.paused && found.ending)
+        else {
+            return;
+        };
+        if !self.brain.is_logging_in(id) {
             return;
         }
+        if connection.failed {
+            self.lost(id, &Cause::Failed(io::ErrorKind::ConnectionReset));
+        } else if connection.readable && connection.unparsed.is_empty() {
+            // The brain takes nothing in, and this is not repeated: one read is kept at most.
+            self.read(id);
+        }
+    }
+
+    /// Feeds the brain of a connection that is not paused, and reads once.
+    fn take_in(&mut self, id: ConnectionId) {
         let Some(connection) = self.io.connections.get_mut(id) else { return };
         if std::mem::take(&mut connection.refeed) && !connection.unparsed.is_empty() {
             let bytes = std::mem::take(&mut connection.unparsed);
@@ -419,6 +445,7 @@ impl<H: Host> ShardLoop<H> {
 mod tests {
     use std::sync::Arc;
 
+    use auth::{Access, Checked, Guard, PasswordHash, Realms, Scheme, Users};
     use base::{Budget, Purpose, ShardId, Subscriber};
     use broker::Effects as _;
     use index::Subscriptions;
@@ -433,10 +460,14 @@ mod tests {
     use crate::letter::{Answers, ToLedger};
 
     const NOW: Now = Now { monotonic_ms: 1, unix_ms: 1 };
-    const READABLE: Readiness = Readiness { readable: true, writable: false, ending: false };
-    const ENDING: Readiness = Readiness { readable: true, writable: false, ending: true };
+    const READABLE: Readiness = Readiness { readable: true, writable: false, ending: false, failed: false };
+    const ENDING: Readiness = Readiness { ending: true, ..READABLE };
+    const FAILED: Readiness = Readiness { failed: true, ..ENDING };
     /// MQTT 3.1.1, Clean Session 1, no Keep Alive, client identifier `c`.
     const CONNECT: &[u8] = b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01c";
+
+    /// The same with user name and password, both `ann`.
+    const LOGIN: &[u8] = b"\x10\x17\x00\x04MQTT\x04\xC2\x00\x00\x00\x01c\x00\x03ann\x00\x03ann";
 
     /// A shard with one connection.
     struct Bench {
@@ -447,11 +478,25 @@ mod tests {
 
     impl Bench {
         fn new(bounds: Bounds) -> Self {
+            Self::with_guard(bounds, Arc::default())
+        }
+
+        /// The same with a user `ann`, whose password is her name.
+        fn with_ann() -> Self {
+            let mut users = Users::default();
+            let hash = PasswordHash::new(Scheme::Sha512, b"ann", b"twelve bytes").expect("a hash");
+            users.add("ann", hash).expect("a user");
+            let realms = Realms::new(vec![("".into(), Arc::new(Access::new(Some(users), None)))]);
+            Self::with_guard(Bounds::default(), Arc::new(Guard::new(realms)))
+        }
+
+        fn with_guard(bounds: Bounds, guard: Arc<Guard>) -> Self {
             let shard = ShardId::new(0);
             let board = Arc::new(Board::new(1, Arc::new(Budget::new(1 << 30))));
             board.charge(shard);
             let index = Arc::new(Subscriptions::new([1, 2]));
             let brain = Shard::new(shard, Arc::new(Settings::default()), index, Arc::default(), None, NOW);
+            let brain = brain.with_guard(guard);
             let io = Io::new(shard, board, Double::default(), Arc::default(), bounds);
             let mut body = ShardLoop::new(brain, io, NOW);
             let peer = Pipe::new(1 << 20);
@@ -478,6 +523,27 @@ mod tests {
                     return turns;
                 }
             }
+        }
+
+        /// Changes of the stream are announced.
+        fn wake(&mut self, readiness: Readiness) {
+            self.body.woken(self.id, readiness);
+            self.run();
+        }
+
+        /// The password of the client is right.
+        fn verify(&mut self) {
+            let note = Note::Verified { connection: self.id, checked: Checked::Right };
+            self.body.host().inbox.push(note.into());
+            self.run();
+        }
+
+        /// Whether the connection is there, and somebody wants to know whether its password is right.
+        fn is_waiting(&mut self) -> bool {
+            let is_wanted = self.body.host().checks.iter().any(|(_, wished)| wished.is_wanted());
+            let connections = self.body.io.connections.iter().count();
+            assert_eq!(connections, usize::from(is_wanted));
+            is_wanted
         }
 
         /// The subscriber for which CONNECT has claimed its client identifier.
@@ -759,5 +825,71 @@ mod tests {
         let Some(ToLedger::Commands { commands, .. }) = left else { panic!("the ledger hears of its end") };
         let [Command::Left(left)] = &commands[..] else { panic!("{commands:?}") };
         assert_eq!(left.cause, protocol::Cause::WithWill);
+    }
+
+    #[test]
+    fn a_client_that_leaves_while_its_password_is_checked_does_not_log_in() {
+        // The end is announced behind CONNECT, or together with it.
+        for comes_together in [false, true] {
+            let mut bench = Bench::with_ann();
+            bench.peer.put(LOGIN);
+            if !comes_together {
+                bench.wake(READABLE);
+                assert!(bench.is_waiting());
+            }
+            bench.peer.end();
+            bench.wake(ENDING);
+            assert_eq!(bench.body.host().checks.len(), 1);
+            assert!(!bench.is_waiting(), "{comes_together}");
+            bench.verify();
+            assert_eq!(bench.commands(), 0);
+        }
+    }
+
+    /// A client may send packets behind CONNECT, and close its direction, before it is let in.
+    #[test]
+    fn packets_behind_connect_count_although_the_client_closes_its_direction_behind_them() {
+        for is_one_read in [true, false] {
+            let mut bench = Bench::with_ann();
+            bench.peer.put(LOGIN);
+            if !is_one_read {
+                bench.wake(READABLE);
+            }
+            bench.peer.put(b"\x30\x04\x00\x01tx\xe0\x00");
+            bench.peer.end();
+            bench.wake(ENDING);
+            assert!(bench.is_waiting(), "{is_one_read}");
+            bench.verify();
+            let subscriber = bench.subscriber();
+            bench.let_in(subscriber);
+            let letters = std::mem::take(&mut bench.body.host().to_ledger);
+            let commands = letters.into_iter().filter_map(|letter| match letter {
+                ToLedger::Commands { commands, .. } => Some(commands),
+                _ => None,
+            });
+            let left = commands.flatten().find_map(|command| match command {
+                Command::Left(left) => Some(left.cause),
+                _ => None,
+            });
+            assert_eq!(left, Some(protocol::Cause::Normal), "DISCONNECT was read");
+            assert_eq!(bench.body.io.connections.iter().count(), 0);
+        }
+    }
+
+    /// Nobody reads the answer. A client that resets its connection has given up.
+    #[test]
+    fn a_client_that_resets_its_connection_while_its_password_is_checked_does_not_log_in() {
+        for behind in [&b""[..], b"\x30\x04\x00\x01tx"] {
+            let mut bench = Bench::with_ann();
+            bench.peer.put(LOGIN);
+            bench.peer.put(behind);
+            bench.wake(READABLE);
+            assert!(bench.is_waiting());
+            bench.peer.end();
+            bench.wake(FAILED);
+            assert!(!bench.is_waiting(), "{behind:?}");
+            bench.verify();
+            assert_eq!(bench.commands(), 0);
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use auth::{
     Access, Admission, Login, LoginNames, NoLoginNames, PasswordHash, Question, Scheme, SourceSettings,
     TokenCheck, TokenKeys, TokenProblem, TokenRules, Tokens, UserService, UserSource, Users, Verdict,
-    Voucher,
+    Voucher, Wish,
 };
 
 use turn::Peer;
@@ -22,11 +22,11 @@ fn users() -> Users {
 }
 
 /// A verifier whose threads are the test.
-struct Desk(Arc<Verifier>);
+struct Desk(Arc<Verifier>, Wish);
 
 impl Desk {
     fn new() -> Self {
-        Self(Verifier::new().expect("random numbers"))
+        Self(Verifier::new().expect("random numbers"), Wish::default())
     }
 
     /// The answers of the clerk, each with its connection, after another password has come.
@@ -39,7 +39,7 @@ impl Desk {
     }
 
     fn submit_check(&self, slot: u32, address: &str, check: Check, now_ms: u64) -> Vec<(u32, Checked)> {
-        self.0.submit(&mut vec![job(slot, address, check, now_ms)]);
+        self.0.submit(&mut vec![job(slot, address, check, now_ms, &self.1)]);
         self.sort(now_ms)
     }
 
@@ -63,9 +63,9 @@ fn run(check: &Check, unix_secs: u64) -> Checked {
     check.run_in(&mut Workspace::default(), unix_secs)
 }
 
-fn job(slot: u32, address: &str, check: Check, now_ms: u64) -> Job {
+fn job(slot: u32, address: &str, check: Check, now_ms: u64, wish: &Wish) -> Job {
     let peer = Peer::from(std::net::SocketAddr::new(address.parse().expect("an address"), 1));
-    Job::new(now_ms, (ShardId::new(0), ConnectionId { slot, generation: 0 }), &peer, check)
+    Job::new(now_ms, (ShardId::new(0), ConnectionId { slot, generation: 0 }), &peer, check, wish)
 }
 
 const RIGHT: (&str, &[u8]) = ("frog", b"right");
@@ -120,7 +120,7 @@ fn a_password_that_was_right_before_passes_all_limits_and_lines() {
 fn an_address_that_has_guessed_far_too_often_is_refused_without_a_look() {
     let desk = Desk::new();
     let refuses = |address, (user, password): (&str, &[u8])| {
-        desk.0.refuses(&job(99, address, users().check(user, password).into(), 0))
+        desk.0.refuses(&job(99, address, users().check(user, password).into(), 0, &desk.1))
     };
     desk.submit(0, "192.0.2.1", RIGHT);
     assert_eq!(desk.next(), (0, Checked::Right));
@@ -169,7 +169,7 @@ fn a_burst_from_a_clean_address_has_no_more_looks_than_a_suspect_address() {
     let mut burst = |passwords: &[(&str, &[u8])]| {
         let jobs = passwords.iter().zip(slots.by_ref());
         let job = |((user, password), slot): (&(&str, &[u8]), u32)| {
-            job(slot, "192.0.2.2", users().check(user, password).into(), 0)
+            job(slot, "192.0.2.2", users().check(user, password).into(), 0, &desk.1)
         };
         desk.0.submit(&mut jobs.map(job).collect());
         (0..5).flat_map(|_| desk.sort(0)).collect::<Vec<_>>()
@@ -237,7 +237,13 @@ fn made_up_tokens_are_guesses_and_others_are_none() {
         let peer = Peer::from(std::net::SocketAddr::from(([192, 0, 2, 1], 1)));
         let connection = ConnectionId { slot, generation: 0 };
         let check = TokenCheck::new(&tokens, token.as_bytes(), None);
-        desk.0.submit(&mut vec![Job::new(0, (ShardId::new(0), connection), &peer, Check::Token(check))]);
+        desk.0.submit(&mut vec![Job::new(
+            0,
+            (ShardId::new(0), connection),
+            &peer,
+            Check::Token(check),
+            &desk.1,
+        )]);
         desk.sort(0)
     };
     for slot in 0..1_000 {
@@ -262,6 +268,42 @@ fn a_password_that_has_waited_too_long_is_not_checked() {
     assert_eq!(desk.sort(PATIENCE_MS + 1), [(2, Checked::Not(Unchecked::Busy))]);
 }
 
+/// Clients that cut their connections behind CONNECT cost no slow checks, and delay nobody.
+#[test]
+fn the_password_of_a_connection_that_is_gone_is_not_checked() {
+    let desk = Desk::new();
+    let gone = Wish::default();
+    for slot in 1..=50 {
+        let check = users().check("frog", b"wrong").into();
+        desk.0.submit(&mut vec![job(slot, &format!("192.0.2.{slot}"), check, 0, &gone)]);
+        assert_eq!(desk.sort(0), []);
+    }
+    assert_eq!(desk.submit(51, "192.0.2.51", RIGHT), []);
+    drop(gone);
+    assert_eq!(desk.next(), (51, Checked::Right));
+    let check = users().check("frog", b"right").into();
+    desk.0.submit(&mut vec![job(52, "192.0.2.52", check, 0, &Wish::default())]);
+    assert_eq!(desk.sort(0), [], "nobody wants to know that it is right");
+    let lines = &desk.0.lock().lines;
+    assert!(lines.iter().all(Lines::is_empty));
+}
+
+/// Otherwise those of others would give way to them.
+#[test]
+fn the_passwords_of_connections_that_are_gone_leave_the_line() {
+    let desk = Desk::new();
+    let gone = Wish::default();
+    desk.submit(0, "192.0.2.1", RIGHT);
+    for slot in 1..=50 {
+        let check = users().check("frog", b"wrong").into();
+        desk.0.submit(&mut vec![job(slot, "192.0.2.1", check, 0, &gone)]);
+        assert_eq!(desk.sort(0), []);
+    }
+    drop(gone);
+    assert_eq!(desk.sort(LOOK_MS), [], "nobody waits for an answer");
+    assert_eq!(desk.0.lock().lines[Work::Computing as usize].first.len(), 1);
+}
+
 #[test]
 fn processes_of_one_user_of_this_machine_are_one_origin() {
     let desk = Desk::new();
@@ -269,7 +311,7 @@ fn processes_of_one_user_of_this_machine_are_one_origin() {
         let peer = Peer::Process { uid: Some(uid), pid: Some(slot) };
         let connection = ConnectionId { slot, generation: 0 };
         let check = users().check("frog", password).into();
-        desk.0.submit(&mut vec![Job::new(0, (ShardId::new(0), connection), &peer, check)]);
+        desk.0.submit(&mut vec![Job::new(0, (ShardId::new(0), connection), &peer, check, &desk.1)]);
         desk.sort(0)
     };
     for slot in 0..30 {

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use auth::{Check, Origin};
+use auth::{Check, Origin, Wish, Wished};
 use base::{ConnectionId, ShardId};
 use turn::Peer;
 
@@ -20,19 +20,29 @@ pub(crate) struct Job {
     pub(super) check: Check,
     /// The password is compared with those that were right before. The clerk decides this.
     pub(super) is_compared: bool,
+    /// The wish of the connection to know the outcome.
+    pub(super) wished: Wished,
     /// Time when it came, on the monotonic clock.
     pub(super) came_ms: u64,
 }
 
 impl Job {
-    /// A password that comes from a connection at this time, on the monotonic clock.
-    pub(crate) fn new(came_ms: u64, from: (ShardId, ConnectionId), peer: &Peer, check: Check) -> Self {
+    /// A password that comes from a connection at this time, on the monotonic clock. It is checked as long as the connection has
+    /// this wish.
+    pub(crate) fn new(
+        came_ms: u64,
+        from: (ShardId, ConnectionId),
+        peer: &Peer,
+        check: Check,
+        wish: &Wish,
+    ) -> Self {
         let origin = match peer {
             Peer::Inet(address) => Some(Origin::from(address.ip())),
             Peer::Process { uid, .. } => Some(Origin::of_process(*uid)),
             _ => None,
         };
-        Self { shard: from.0, connection: from.1, origin, check, is_compared: false, came_ms }
+        let (shard, connection) = from;
+        Self { shard, connection, origin, check, is_compared: false, wished: wish.watch(), came_ms }
     }
 }
 
@@ -93,10 +103,14 @@ impl Turns {
         }
     }
 
-    /// Adds a password. If there are too many, the oldest of the origin with the most passwords goes to `displaced`; among equals
-    /// the oldest of all. If there are too many bytes, the oldest ones of the origins with the most bytes go there.
+    /// Adds a password, unless its connection is gone. If there are too many, the oldest of the origin with the most passwords
+    /// goes to `displaced`; among equals the oldest of all. If there are too many bytes, the oldest ones of the origins with the
+    /// most bytes go there.
     pub(super) fn push(&mut self, job: Job, displaced: &mut Vec<Job>) {
         let (key, bytes) = (job.origin, job.check.size_bytes());
+        if !job.wished.is_wanted() {
+            return;
+        }
         if !self.by_origin.contains_key(&key) {
             self.fresh.push_back(key);
         }
@@ -124,8 +138,12 @@ impl Turns {
         }
     }
 
-    /// Removes the password whose turn it is.
+    /// Removes the password whose turn it is, and those before it whose connections are gone.
     pub(super) fn pop(&mut self) -> Option<Job> {
+        std::iter::from_fn(|| self.pop_any()).find(|job| job.wished.is_wanted())
+    }
+
+    fn pop_any(&mut self) -> Option<Job> {
         let is_overloaded = self.jobs > OVERLOAD;
         let is_fresh = self.again.is_empty() || !(self.was_fresh || self.fresh.is_empty());
         let key = match (is_fresh, is_overloaded) {
@@ -144,18 +162,28 @@ impl Turns {
         std::iter::from_fn(|| self.take(key, VecDeque::pop_front)).collect()
     }
 
-    /// Passwords that came before a time. Looks at each origin.
-    pub(super) fn remove_older(&mut self, before_ms: u64) -> Vec<Job> {
-        let is_old = |queue: &Queue| queue.jobs.front().is_some_and(|(_, job)| job.came_ms < before_ms);
-        let old: Vec<Key> =
-            self.by_origin.iter().filter(|(_, queue)| is_old(queue)).map(|(key, _)| *key).collect();
+    /// Removes the passwords that came before a time, and those whose connections are gone. Returns the former. Looks at each
+    /// password.
+    pub(super) fn remove_old(&mut self, before_ms: u64) -> Vec<Job> {
+        let is_old = |job: &Job| job.came_ms < before_ms || !job.wished.is_wanted();
+        let has_old = |queue: &Queue| queue.jobs.iter().any(|(_, job)| is_old(job));
+        let with_old: Vec<Key> =
+            self.by_origin.iter().filter(|(_, queue)| has_old(queue)).map(|(key, _)| *key).collect();
         let mut jobs = Vec::new();
-        for key in old {
-            while self.by_origin.get(&key).is_some_and(is_old) {
-                jobs.extend(self.take(key, VecDeque::pop_front));
-            }
+        for key in with_old {
+            jobs.extend(self.take_some(key, |queue| {
+                let (old, kept) = std::mem::take(queue).into_iter().partition(|(_, job)| is_old(job));
+                *queue = kept;
+                Vec::from(old)
+            }));
         }
+        jobs.retain(|job| job.wished.is_wanted());
         jobs
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.jobs
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -163,21 +191,31 @@ impl Turns {
     }
 
     fn take(&mut self, key: Key, end: fn(&mut VecDeque<(u64, Job)>) -> Option<(u64, Job)>) -> Option<Job> {
+        self.take_some(key, |jobs| end(jobs).into_iter().collect()).pop()
+    }
+
+    /// Takes passwords out of the queue of an origin.
+    fn take_some(
+        &mut self,
+        key: Key,
+        take: impl FnOnce(&mut VecDeque<(u64, Job)>) -> Vec<(u64, Job)>,
+    ) -> Vec<Job> {
         if !self.by_origin.contains_key(&key) {
-            return None;
+            return Vec::new();
         }
-        let job = self.change(key, |queue| {
-            let (_, job) = end(&mut queue.jobs)?;
-            queue.bytes -= job.check.size_bytes();
-            Some(job)
-        })?;
-        self.jobs -= 1;
-        self.bytes -= job.check.size_bytes();
-        if self.by_origin.get(&key).is_some_and(|queue| queue.jobs.is_empty()) {
+        let (jobs, bytes, is_empty) = self.change(key, |queue| {
+            let jobs: Vec<Job> = take(&mut queue.jobs).into_iter().map(|(_, job)| job).collect();
+            let bytes: usize = jobs.iter().map(|job| job.check.size_bytes()).sum();
+            queue.bytes -= bytes;
+            (jobs, bytes, queue.jobs.is_empty())
+        });
+        self.jobs -= jobs.len();
+        self.bytes -= bytes;
+        if is_empty {
             self.by_origin.remove(&key);
             self.forget(key);
         }
-        Some(job)
+        jobs
     }
 
     /// Changes the passwords of an origin, and its places among all.
@@ -209,10 +247,14 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use std::net::IpAddr;
+    use std::sync::LazyLock;
 
     use auth::{PasswordHash, Scheme, Users};
 
     use super::*;
+
+    /// All clients wait for their answers.
+    static WISH: LazyLock<Wish> = LazyLock::new(Wish::default);
 
     fn job(number: u32, address: u8, password: usize) -> Job {
         let mut users = Users::default();
@@ -224,6 +266,7 @@ mod tests {
             origin: Some(IpAddr::from([192, 0, 2, address]).into()),
             check: users.check("frog", &vec![b'x'; password]).into(),
             is_compared: false,
+            wished: WISH.watch(),
             came_ms: u64::from(number),
         }
     }
@@ -300,7 +343,7 @@ mod tests {
     #[test]
     fn an_origin_and_old_passwords_can_be_removed() {
         let mut turns = turns([(1, 1), (2, 2), (3, 1), (4, 2)]);
-        assert_eq!(turns.remove_older(3).len(), 2);
+        assert_eq!(turns.remove_old(3).len(), 2);
         let of_two = turns.remove(job(0, 2, 0).origin);
         assert_eq!(numbers(of_two), [4]);
         assert_eq!(all(&mut turns), [3]);
