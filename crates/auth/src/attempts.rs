@@ -37,6 +37,15 @@ impl Origin {
         const UNKNOWN: u64 = 0xffff_fffe << 32;
         Self(uid.map_or(UNKNOWN, |uid| PROCESS | u64::from(uid)))
     }
+
+    /// The network in which somebody may have many origins: for IPv6 the first 48 bits, as a site or a tunnel commonly has them.
+    /// Other origins stand for themselves.
+    #[must_use]
+    pub fn network(self) -> Self {
+        let is_ipv4 = self.0 >> 32 == 0;
+        let is_process = self.0 >> 56 == 0xff;
+        if is_ipv4 || is_process { self } else { Self(self.0 & !0xffff) }
+    }
 }
 
 impl From<IpAddr> for Origin {
@@ -263,6 +272,16 @@ mod tests {
         assert_eq!(origin("2001:db8::1"), origin("2001:db8::ffff:1"));
         assert_ne!(origin("2001:db8::1"), origin("2001:db8:0:1::1"));
         assert_eq!(origin("::ffff:192.0.2.1"), origin("192.0.2.1"));
+    }
+
+    #[test]
+    fn a_network_of_ipv6_has_48_bits_and_other_origins_are_alone() {
+        let network = |address| origin(address).network();
+        assert_eq!(network("2001:db8:1:2::3"), network("2001:db8:1:ffff::"));
+        assert_ne!(network("2001:db8:1::"), network("2001:db8:2::"));
+        for alone in [origin("192.0.2.1"), Origin::of_process(Some(1_000)), Origin::of_process(None)] {
+            assert_eq!(alone.network(), alone);
+        }
     }
 
     #[test]

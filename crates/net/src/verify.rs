@@ -187,7 +187,7 @@ impl Waiting {
     fn was_wrong(&mut self, origin: Origin, user: u64, now_ms: u64) {
         self.attempts.was_wrong(origin, user, now_ms);
         for Lines { first, suspect } in &mut self.lines {
-            for job in first.remove(Some(origin)) {
+            for job in first.remove(origin) {
                 suspect.push(job, &mut self.displaced);
             }
         }
