@@ -424,6 +424,7 @@ impl Link {
             readable: ending || has_arrived && self.written_up > self.announced_up,
             writable: self.waits_for_room && self.room().is_none_or(|room| room > 0),
             ending,
+            failed: ending && self.is_reset,
         }
     }
 

@@ -11,8 +11,9 @@ const REGAIN_MS: u64 = 1_000;
 /// The same for all users of an address: a company may have a thousand devices behind one.
 const ADDRESS_FREE: u32 = 300;
 const ADDRESS_REGAIN_MS: u64 = 100;
-/// Number of unknown passwords of a suspect address that are compared with those that were right before, and the time after
-/// which one more is: for one user from one address, and for all users of an address.
+/// Number of unknown passwords that are compared with those that were right before, and the time after which one more is: for one
+/// user from one address, and for all users of an address. An address that is not suspect has no more of them: its slow checks
+/// may all still wait, and a service that is down makes nobody suspect.
 const LOOKS_FREE: u32 = 100;
 const LOOKS_REGAIN_MS: u64 = 200;
 const ADDRESS_LOOKS_FREE: u32 = 1_000;
@@ -36,6 +37,15 @@ impl Origin {
         const UNKNOWN: u64 = 0xffff_fffe << 32;
         Self(uid.map_or(UNKNOWN, |uid| PROCESS | u64::from(uid)))
     }
+
+    /// The network in which somebody may have many origins: for IPv6 the first 48 bits, as a site or a tunnel commonly has them.
+    /// Other origins stand for themselves.
+    #[must_use]
+    pub fn network(self) -> Self {
+        let is_ipv4 = self.0 >> 32 == 0;
+        let is_process = self.0 >> 56 == 0xff;
+        if is_ipv4 || is_process { self } else { Self(self.0 & !0xffff) }
+    }
 }
 
 /// The first 96 bits of `64:ff9b::/96`.
@@ -57,9 +67,9 @@ impl From<IpAddr> for Origin {
 
 /// Wrong passwords of late. Each user has 30 of them from an address, and gets one back each second. All users of an address
 /// have 300, and get ten back each second. With none left, the broker refuses a password without a check, unless it was right
-/// before. It compares 100 passwords of a suspect address for each user with those, and five more each second; for all users,
-/// 1,000 and 100 more each second. Passwords that were right before do not count. With no comparison left, it refuses all, so
-/// that nobody guesses faster what others have logged in with.
+/// before. It compares 100 passwords of an address for each user with those, and five more each second; for all users, 1,000
+/// and 100 more each second. Passwords that were right before do not count. With no comparison left, it refuses all passwords
+/// of a suspect address, and compares none of another address, so that nobody guesses faster what others have logged in with.
 ///
 /// An address is suspect for five minutes after a wrong password. At most 65,536 addresses have an entry, and as many pairs
 /// of an address and a user. When there are more, the entry whose first wrong password is the oldest is forgotten.
@@ -89,12 +99,17 @@ impl Attempts {
         self.by_origin.has_left(&origin, now_ms) && self.by_user.has_left(&(origin, user), now_ms)
     }
 
-    /// Whether a password from this address for this user is not even compared with those that were right before.
+    /// Whether a password from this address for this user is compared with those that were right before. Otherwise the password
+    /// is one that nobody knows.
+    #[must_use]
+    pub fn may_look(&self, origin: Origin, user: u64, now_ms: u64) -> bool {
+        self.looks_by_origin.has_left(&origin, now_ms) && self.looks_by_user.has_left(&(origin, user), now_ms)
+    }
+
+    /// Whether a password from this address for this user is refused, although it may have been right before.
     #[must_use]
     pub fn are_spent(&self, origin: Origin, user: u64, now_ms: u64) -> bool {
-        let has_looks = self.looks_by_origin.has_left(&origin, now_ms)
-            && self.looks_by_user.has_left(&(origin, user), now_ms);
-        !has_looks && self.is_suspect(origin, now_ms)
+        !self.may_look(origin, user, now_ms) && self.is_suspect(origin, now_ms)
     }
 
     /// Notes a password that was compared with those that were right before, and is none of them. It counts whether it is then
@@ -236,9 +251,16 @@ mod tests {
     }
 
     #[test]
-    fn a_suspect_address_has_some_looks_at_passwords_that_were_right_and_gets_them_back() {
+    fn an_address_has_some_looks_at_passwords_that_were_right_and_gets_them_back() {
         let (bad, mut attempts) = (origin("192.0.2.1"), Attempts::default());
-        (0..LOOKS_FREE).for_each(|_| attempts.was_unknown(bad, 1, 0));
+        for _ in 0..LOOKS_FREE {
+            assert!(attempts.may_look(bad, 1, 0));
+            attempts.was_unknown(bad, 1, 0);
+        }
+        assert!(
+            !attempts.may_look(bad, 1, LOOKS_REGAIN_MS - 1) && attempts.may_look(bad, 1, LOOKS_REGAIN_MS)
+        );
+        assert!(attempts.may_look(bad, 2, 0), "another user behind the same address");
         assert!(!attempts.are_spent(bad, 1, 0), "no password of it was wrong");
         attempts.was_wrong(bad, 1, 0);
         assert!(
@@ -265,6 +287,16 @@ mod tests {
         assert_eq!(origin("2001:db8::1"), origin("2001:db8::ffff:1"));
         assert_ne!(origin("2001:db8::1"), origin("2001:db8:0:1::1"));
         assert_eq!(origin("::ffff:192.0.2.1"), origin("192.0.2.1"));
+    }
+
+    #[test]
+    fn a_network_of_ipv6_has_48_bits_and_other_origins_are_alone() {
+        let network = |address| origin(address).network();
+        assert_eq!(network("2001:db8:1:2::3"), network("2001:db8:1:ffff::"));
+        assert_ne!(network("2001:db8:1::"), network("2001:db8:2::"));
+        for alone in [origin("192.0.2.1"), Origin::of_process(Some(1_000)), Origin::of_process(None)] {
+            assert_eq!(alone.network(), alone);
+        }
     }
 
     #[test]

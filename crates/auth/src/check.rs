@@ -1,5 +1,7 @@
 //! Checks of passwords, tokens and proofs of clients, which run on threads of their own, and their outcomes.
 
+use std::sync::{Arc, Weak};
+
 use crate::{
     Bearer, PasswordCheck, ProcessCheck, ScramCheck, ServiceCheck, TokenCheck, TokenProblem, Workspace,
 };
@@ -63,6 +65,30 @@ impl Check {
 impl From<PasswordCheck> for Check {
     fn from(check: PasswordCheck) -> Self {
         Self::Password(check)
+    }
+}
+
+/// The wish of a connection to know the outcome of a check. It ends with this value, which the connection keeps as long as it waits.
+#[derive(Debug, Default)]
+pub struct Wish(Arc<()>);
+
+impl Wish {
+    /// A view of the wish for the thread that runs the check.
+    #[must_use]
+    pub fn watch(&self) -> Wished {
+        Wished(Arc::downgrade(&self.0))
+    }
+}
+
+/// Says whether a connection still wishes to know the outcome of a check. Otherwise the check need not run.
+#[derive(Debug, Clone)]
+pub struct Wished(Weak<()>);
+
+impl Wished {
+    /// Whether somebody waits for the outcome.
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.0.strong_count() > 0
     }
 }
 

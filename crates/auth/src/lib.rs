@@ -49,7 +49,7 @@ pub use acl::{AclError, AclProblem};
 pub use attempts::{Attempts, Origin};
 pub use bans::{Bans, REASON_BYTES_MAX, Suspect, Terms, Whom};
 pub use bearer::{Bearer, Voucher};
-pub use check::{Check, Checked, Unchecked};
+pub use check::{Check, Checked, Unchecked, Wish, Wished};
 pub use client::Client;
 pub use dynamic::{
     ANSWER_BYTES_MAX, AclKind, COMMANDS_MAX, Controlled, DynamicError, DynamicSecurity, NewPassword,

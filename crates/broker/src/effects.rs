@@ -4,7 +4,7 @@ use core::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use auth::{Check, Unchecked};
+use auth::{Check, Unchecked, Wish};
 use base::{ConnectionId, Now, ShardId, Subscriber};
 use index::Target;
 use protocol::Command;
@@ -65,10 +65,11 @@ pub trait Effects {
     fn close(&mut self, connection: ConnectionId);
 
     /// Has the password of a connection checked on another thread, which calls [`Shard::verified`](crate::Shard::verified).
+    /// The check need not run, and nobody need be called, once the returned wish has ended.
     ///
     /// # Errors
     /// The password is not checked, and nobody is called.
-    fn verify(&mut self, connection: ConnectionId, check: Check) -> Result<(), Unchecked>;
+    fn verify(&mut self, connection: ConnectionId, check: Check) -> Result<Wish, Unchecked>;
 
     /// Has the commands in a message of a connection carried out on another thread, which calls
     /// [`Shard::controlled`](crate::Shard::controlled). Without such a thread, all commands are refused.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use auth::{Admission, Check, Checked, Identity, Login, NoTopicPrefix, Realms, Refusal, Suspect, Unchecked};
+use auth::{
+    Admission, Check, Checked, Identity, Login, NoTopicPrefix, Realms, Refusal, Suspect, Unchecked, Wish,
+};
 use base::{Charge, ConnectionId, Principal, Purpose, Realm, Subscriber};
 use protocol::{Cause, Claim, Command, Durability};
 use topic::TopicName;
@@ -86,6 +88,8 @@ pub(crate) struct Verifying {
     /// The user, if the password turns out to be right. `None` for a client that is being refused.
     identity: Option<Identity>,
     _charge: Option<Charge>,
+    /// The password of a client that is gone is not checked.
+    _wish: Option<Wish>,
 }
 
 /// Divisor of the memory limit for CONNECTs whose passwords are being checked: clients that have proved nothing yet must not
@@ -182,12 +186,13 @@ impl Shard {
         if !self.has_memory_for_login(bytes) {
             return self.turn_away_stranger(id, NO_MEMORY, claim, to);
         }
-        if let Err(unchecked) = to.verify(id, check) {
-            return self.turn_away_stranger(id, Stranger::of(unchecked), claim, to);
-        }
+        let wish = match to.verify(id, check) {
+            Ok(wish) => Some(wish),
+            Err(unchecked) => return self.turn_away_stranger(id, Stranger::of(unchecked), claim, to),
+        };
         let charge = Some(self.tally.budget().charge(Purpose::Logins, bytes));
         if let Some(client) = self.clients.get_mut(id) {
-            let verifying = Verifying { claim, identity: Some(identity), _charge: charge };
+            let verifying = Verifying { claim, identity: Some(identity), _charge: charge, _wish: wish };
             client.make_aside().verifying = Some(Box::new(verifying));
         }
         to.pause(id);
@@ -202,6 +207,15 @@ impl Shard {
         }
         let waiting_bytes = budget.held_bytes(Purpose::Logins) + bytes;
         !budget.is_tight() && waiting_bytes <= budget.limit_bytes() / LOGINS_PART
+    }
+
+    /// Whether the password or the proof of a client is being checked that was not let in yet. Nothing that the client has sent
+    /// was accepted so far.
+    #[must_use]
+    pub fn is_logging_in(&self, id: ConnectionId) -> bool {
+        let Some(aside) = self.clients.get(id).map(Client::aside) else { return false };
+        let is_proving = aside.authenticating.as_ref().is_some_and(|begun| begun.is_coming());
+        aside.verifying.is_some() || is_proving
     }
 
     /// The password of a CONNECT was checked.
@@ -369,7 +383,7 @@ impl Shard {
         if let Some(client) = self.clients.get_mut(id) {
             // The log names the client, and the ledger does not hear of it.
             client.make_aside().verifying =
-                Some(Box::new(Verifying { claim, identity: None, _charge: None }));
+                Some(Box::new(Verifying { claim, identity: None, _charge: None, _wish: None }));
         }
         self.turn_away(id, reason, why, to);
     }

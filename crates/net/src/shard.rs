@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use auth::{Check, Unchecked};
+use auth::{Check, Unchecked, Wish};
 use base::{ConnectionId, ShardId};
 use broker::{ControlBusy, ControlRequest, Counters, Notice, Shard};
 use layers::{Layered, Lowest};
@@ -272,13 +272,14 @@ impl Host for Hands {
         connection: ConnectionId,
         peer: &Peer,
         check: Check,
-    ) -> Result<(), Unchecked> {
-        let job = Job::new(now_ms, (self.shard, connection), peer, check);
+    ) -> Result<Wish, Unchecked> {
+        let wish = Wish::default();
+        let job = Job::new(now_ms, (self.shard, connection), peer, check, &wish);
         if self.workers.verifier.refuses(&job) {
             return Err(Unchecked::Guessing);
         }
         self.unverified.push(job);
-        Ok(())
+        Ok(wish)
     }
 
     fn control(&mut self, connection: ConnectionId, request: ControlRequest) -> Result<(), ControlBusy> {
@@ -325,5 +326,10 @@ fn connection_of(token: Token) -> ConnectionId {
 /// The kernel reports each change once.
 fn readiness(event: &Event) -> Readiness {
     let ending = event.is_read_closed() || event.is_error();
-    Readiness { readable: event.is_readable(), writable: event.is_writable(), ending }
+    Readiness {
+        readable: event.is_readable(),
+        writable: event.is_writable(),
+        ending,
+        failed: event.is_error(),
+    }
 }

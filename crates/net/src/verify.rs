@@ -2,9 +2,9 @@
 //!
 //! A shard itself refuses the passwords of an address that has guessed far too often, so that a long flood of guesses wakes no
 //! other thread. All other passwords pass two desks. The clerk, one thread, asks whether the password was right before, which takes
-//! microseconds: limits and guessing delay no client that has logged in before. The others wait in two lines for the
-//! threads that check, the passwords of suspect addresses behind all others. One of these threads leaves suspects alone,
-//! so that another client waits for no guess.
+//! microseconds: limits and guessing delay no client that has logged in before. The clerk asks this so often for an address, and
+//! then takes all its passwords for unknown ones. The others wait in two lines for the threads that check, the passwords of
+//! suspect addresses behind all others. One of these threads leaves suspects alone, so that another client waits for no guess.
 //!
 //! ```text
 //!                          ┌─ known before, or refused ─► answer
@@ -129,8 +129,8 @@ struct Waiting {
 /// The outcome for a connection.
 type Answer = (ShardId, ConnectionId, Checked);
 
-/// Whether the clerk compares a password with those that were right before.
-fn is_compared(check: &Check) -> bool {
+/// Whether such passwords are remembered when they are right.
+fn is_remembered(check: &Check) -> bool {
     match check {
         Check::Password(_) | Check::Service(_) => true,
         Check::Token(_) | Check::Scram(_) | Check::Process(_) => false,
@@ -153,15 +153,24 @@ impl Waiting {
         }
     }
 
-    /// Whether a password is not even compared with those that were right before.
+    /// Whether a password is refused, although it may have been right before.
     fn are_attempts_spent(&self, job: &Job, now_ms: u64) -> bool {
-        let origin = job.origin.filter(|_| is_compared(&job.check));
+        let origin = job.origin.filter(|_| is_remembered(&job.check));
         origin.is_some_and(|origin| self.attempts.are_spent(origin, job.check.number(), now_ms))
+    }
+
+    /// Whether a password is compared with those that were right before.
+    fn may_look(&self, job: &Job, now_ms: u64) -> bool {
+        let may_look = |origin| self.attempts.may_look(origin, job.check.number(), now_ms);
+        is_remembered(&job.check) && job.origin.is_none_or(may_look)
     }
 
     /// Puts a password that is not known in the line of its origin, or refuses it.
     fn line_up(&mut self, job: Job, now_ms: u64) -> Option<Answer> {
         let Self { lines, displaced, attempts, .. } = self;
+        if let Some(origin) = job.origin.filter(|_| job.is_compared) {
+            attempts.was_unknown(origin, job.check.number(), now_ms);
+        }
         let work = Work::of(&job.check);
         let Lines { first, suspect } = &mut lines[work as usize];
         match job.origin.filter(|_| work.may_be_wrong()) {
@@ -178,13 +187,14 @@ impl Waiting {
     fn was_wrong(&mut self, origin: Origin, user: u64, now_ms: u64) {
         self.attempts.was_wrong(origin, user, now_ms);
         for Lines { first, suspect } in &mut self.lines {
-            for job in first.remove(Some(origin)) {
+            for job in first.remove(origin) {
                 suspect.push(job, &mut self.displaced);
             }
         }
     }
 
-    /// Removes the passwords that nobody checks any more. Looks at each origin, at most twice a second.
+    /// Removes the passwords that nobody checks any more, and returns those that somebody waits for. Looks at each, at most twice
+    /// a second.
     fn give_up(&mut self, now_ms: u64) -> Vec<Job> {
         let mut jobs = std::mem::take(&mut self.displaced);
         if now_ms >= self.looked_ms + LOOK_MS {
@@ -193,7 +203,7 @@ impl Waiting {
             let Self { come, lines, .. } = self;
             let lines = lines.iter_mut().flat_map(|Lines { first, suspect }| [first, suspect]);
             for line in [come].into_iter().chain(lines) {
-                jobs.append(&mut line.remove_older(before_ms));
+                jobs.append(&mut line.remove_old(before_ms));
             }
         }
         jobs
@@ -336,27 +346,27 @@ impl Verifier {
         let mut waiting = self.lock();
         let given_up = waiting.give_up(now_ms);
         let come: Vec<Job> = std::iter::from_fn(|| waiting.come.pop()).take(TAKEN_TOGETHER).collect();
-        let (spent, come): (Vec<Job>, Vec<Job>) =
-            come.into_iter().partition(|job| waiting.are_attempts_spent(job, now_ms));
         drop(waiting);
         let mut answers: Vec<Answer> = given_up.iter().map(|job| not(job, Unchecked::Busy)).collect();
-        answers.extend(spent.iter().map(|job| not(job, Unchecked::Guessing)));
-        let mut unknown = Vec::new();
-        for job in come {
-            match self.recall(&job.check, now) {
+        let mut has_unknown = false;
+        for mut job in come {
+            // One after the other: each look counts before the next password has its own.
+            let waiting = self.lock();
+            if waiting.are_attempts_spent(&job, now_ms) {
+                answers.push(not(&job, Unchecked::Guessing));
+                continue;
+            }
+            job.is_compared = waiting.may_look(&job, now_ms);
+            drop(waiting);
+            match self.recall(&job, now) {
                 Some(checked) => answers.push((job.shard, job.connection, checked)),
-                None => unknown.push(job),
+                None => {
+                    answers.extend(self.lock().line_up(job, now_ms));
+                    has_unknown = true;
+                }
             }
         }
-        if !unknown.is_empty() {
-            let mut waiting = self.lock();
-            for job in unknown {
-                if let Some(origin) = job.origin.filter(|_| is_compared(&job.check)) {
-                    waiting.attempts.was_unknown(origin, job.check.number(), now_ms);
-                }
-                answers.extend(waiting.line_up(job, now_ms));
-            }
-            drop(waiting);
+        if has_unknown {
             self.has_unknown.notify_all();
         }
         answers
@@ -408,7 +418,7 @@ impl Verifier {
             return Checked::Not(Unchecked::Busy);
         }
         // Another client of the user may have logged in meanwhile.
-        if let Some(checked) = self.recall(&job.check, (now_ms, unix_secs)) {
+        if let Some(checked) = self.recall(job, (now_ms, unix_secs)) {
             return checked;
         }
         if let Some(origin) = job.origin
@@ -440,10 +450,13 @@ impl Verifier {
         }
     }
 
-    /// The outcome of the same check before, if the password was right. A token is checked each time: its key may be another
-    /// one, and it expires.
-    fn recall(&self, check: &Check, now: (u64, u64)) -> Option<Checked> {
-        match check {
+    /// The outcome of the same check before, if the password was right, and if the clerk has had a look left for it. A token is
+    /// checked each time: its key may be another one, and it expires.
+    fn recall(&self, job: &Job, now: (u64, u64)) -> Option<Checked> {
+        if !job.is_compared {
+            return None;
+        }
+        match &job.check {
             Check::Password(check) => self.memory().computed.has(check).then_some(Checked::Right),
             Check::Service(check) => Some(Checked::Bearer(Box::new(self.memory().asked.find(check, now)?))),
             Check::Token(_) | Check::Scram(_) | Check::Process(_) => None,

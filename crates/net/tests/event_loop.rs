@@ -2,9 +2,12 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use auth::{Access, Guard, Question, Realms, SourceSettings, UserService, UserSource, Verdict, Voucher};
 use net::{Limits, Options, Server};
 use session::Settings;
 
@@ -112,6 +115,84 @@ fn retained_messages_arrive_whole_at_a_client_that_is_over_its_mark_at_each_step
     broker.stop();
 }
 
+/// The check of a password may take seconds, and whoever cuts connections meanwhile would make others wait for nothing.
+#[test]
+fn the_password_of_a_client_that_is_gone_is_not_checked_and_its_will_is_not_published() {
+    let gate = Arc::new(Gate::default());
+    let broker = Broker::start_with(&Options { guard: guard(&gate), ..options(1) });
+    let mut watcher = broker.connect("watcher", None);
+    watcher.subscribe("will");
+    let mut first = broker.dial();
+    first.write(&login("first", None));
+    until("the only thread that asks waits for an answer", || gate.questions() == 1);
+    for number in 0..50 {
+        let mut client = broker.dial();
+        client.write(&login(&format!("cut-{number}"), Some("will")));
+        if number % 2 == 0 {
+            // The system sends RST instead of FIN.
+            let socket = socket2::SockRef::from(&client.socket);
+            socket.set_linger(Some(Duration::ZERO)).expect("a socket");
+        }
+    }
+    let mut last = broker.dial();
+    last.write(&login("last", None));
+    until("the others are gone", || broker.server.operator().connections_of(0) == 3);
+    gate.open();
+    assert_eq!(first.read_packet(), CONNACK);
+    assert_eq!(last.read_packet(), CONNACK);
+    assert_eq!(gate.questions(), 2);
+    // There is no will before the answer.
+    watcher.ping();
+    broker.stop();
+}
+
+/// A service that knows everybody, and does not answer before the gate is open.
+#[derive(Debug, Default)]
+struct Gate {
+    questions: AtomicUsize,
+    is_open: Mutex<bool>,
+    opens: Condvar,
+}
+
+impl Gate {
+    fn questions(&self) -> usize {
+        self.questions.load(Ordering::Relaxed)
+    }
+
+    fn open(&self) {
+        *self.is_open.lock().expect("no test panics in here") = true;
+        self.opens.notify_all();
+    }
+}
+
+impl UserService for Gate {
+    fn ask(&self, question: &Question<'_>) -> Verdict {
+        self.questions.fetch_add(1, Ordering::Relaxed);
+        let is_open = self.is_open.lock().expect("no test panics in here");
+        let waited = self.opens.wait_timeout_while(is_open, DEADLINE, |is_open| !*is_open);
+        let (is_open, _) = waited.expect("no test panics in here");
+        assert!(*is_open, "the gate opens");
+        Verdict::Known { user: question.user.into(), until_unix_secs: None }
+    }
+}
+
+/// Users whom only this service knows.
+fn guard(gate: &Arc<Gate>) -> Arc<Guard> {
+    let settings = SourceSettings { place: "a", number: 1, remembers: Duration::ZERO };
+    let source = UserSource::new(Voucher::Http, settings, Arc::clone(gate) as Arc<dyn UserService>);
+    let access = Access::default().with_services(Arc::from([source]));
+    Arc::new(Guard::new(Realms::new(vec![("".into(), Arc::new(access))])))
+}
+
+/// Waits until something is so.
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < DEADLINE, "{what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// A server of a test's own.
 struct Broker {
     server: Server,
@@ -120,6 +201,10 @@ struct Broker {
 
 impl Broker {
     fn start(shards: usize) -> Self {
+        Self::start_with(&options(shards))
+    }
+
+    fn start_with(options: &Options) -> Self {
         let listener =
             net::listen(([127, 0, 0, 1], 0).into(), net::TcpOptions::default()).expect("a free port");
         let address = listener.local_addr().expect("it is bound");
@@ -135,7 +220,7 @@ impl Broker {
                     rates: net::RateLimits::default(),
                 },
             }],
-            &options(shards),
+            options,
             Box::new(net::Forgetful),
             &ended,
         )
@@ -259,6 +344,14 @@ fn connect(client_id: &str, will_topic: Option<&str>) -> Vec<u8> {
         body.extend([text(topic), text("gone")].concat());
     }
     packet(0x10, &body)
+}
+
+/// The same with a user name and a password.
+fn login(client_id: &str, will_topic: Option<&str>) -> Vec<u8> {
+    // The type and one byte of length come before the protocol name, level and flags.
+    let mut body = connect(client_id, will_topic).split_off(2);
+    body[7] |= 0b1100_0000;
+    packet(0x10, &[body, text("ann"), text("secret")].concat())
 }
 
 fn publish(topic: &str, payload: &[u8], retain: bool) -> Vec<u8> {

@@ -27,6 +27,8 @@ pub(crate) struct Connection<S> {
     /// The peer has closed its direction or the stream has failed. The poller says so once, perhaps
     /// together with the last data: from then on only the end itself, or an error, stops the reading.
     pub(crate) ending: bool,
+    /// The stream has failed: its peer reads no answer any more.
+    pub(crate) failed: bool,
     /// The stream took less than we had; a writable event is due.
     pub(crate) blocked: bool,
     pub(crate) paused: bool,
@@ -64,6 +66,7 @@ impl<S> Connection<S> {
             phase: Phase::Open,
             readable: false,
             ending: false,
+            failed: false,
             blocked: false,
             paused: false,
             refeed: false,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex};
 
-use auth::{Check, Unchecked};
+use auth::{Check, Unchecked, Wish, Wished};
 use base::{ConnectionId, ShardId};
 use broker::Notice;
 
@@ -130,8 +130,8 @@ pub(crate) struct Double {
     /// The addressee of each letter, in the order in which the letters were posted; `None` is the ledger.
     pub(crate) addressees: Vec<Option<ShardId>>,
     pub(crate) watched: Vec<ConnectionId>,
-    /// Passwords that are being checked.
-    pub(crate) checks: Vec<(ConnectionId, Check)>,
+    /// Connections whose passwords are being checked.
+    pub(crate) checks: Vec<(ConnectionId, Wished)>,
     random: u128,
 }
 
@@ -159,9 +159,10 @@ impl Host for Double {
         into.append(&mut self.inbox);
     }
 
-    fn verify(&mut self, _: u64, connection: ConnectionId, _: &Peer, check: Check) -> Result<(), Unchecked> {
-        self.checks.push((connection, check));
-        Ok(())
+    fn verify(&mut self, _: u64, connection: ConnectionId, _: &Peer, _: Check) -> Result<Wish, Unchecked> {
+        let wish = Wish::default();
+        self.checks.push((connection, wish.watch()));
+        Ok(wish)
     }
 
     fn random(&mut self) -> u128 {

@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 use std::fmt;
 use std::io::{self, IoSlice};
 
-use auth::{Check, Unchecked};
+use auth::{Check, Unchecked, Wish};
 use base::{ConnectionId, ShardId};
 use broker::{CertificateName, ControlBusy, ControlRequest, Notice};
 
@@ -111,7 +111,7 @@ pub trait Host {
     fn take_letters(&mut self, into: &mut Vec<Letter<Self::Stream>>);
 
     /// Has a password of a connection of this shard checked elsewhere. The outcome comes as a
-    /// [`Note::Verified`](crate::Note::Verified).
+    /// [`Note::Verified`](crate::Note::Verified), unless the returned wish ends before.
     ///
     /// # Errors
     /// The password is not checked, and no note comes.
@@ -121,7 +121,7 @@ pub trait Host {
         connection: ConnectionId,
         peer: &Peer,
         check: Check,
-    ) -> Result<(), Unchecked>;
+    ) -> Result<Wish, Unchecked>;
 
     /// Has the commands of an administrator carried out elsewhere. The outcome comes as a
     /// [`Note::Controlled`](crate::Note::Controlled).

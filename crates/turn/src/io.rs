@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use auth::{Check, Unchecked};
+use auth::{Check, Unchecked, Wish};
 use base::{ConnectionId, Purpose, ShardId};
 use broker::{CertificateName, ControlBusy, ControlRequest, Counters, Effects, Flush, Mail, Notice, Room};
 use protocol::Command;
@@ -107,11 +107,12 @@ impl<H: Host> Io<H> {
     ///
     /// A paused connection keeps `readable` and `ending` for its resumption, and is not read before: what
     /// its peer sent before it left has been accepted, and is read to the end. A reset does not shorten
-    /// that. Pauses are bounded by the judge of slow subscribers, a takeover ends a paused connection as
+    /// that. The end of a connection whose login waits is noticed, because nothing was accepted. Other pauses are bounded by the judge of slow subscribers, a takeover ends a paused connection as
     /// any other, and where something waits to be written the reset shows in the write.
     pub(crate) fn woken(&mut self, id: ConnectionId, readiness: Readiness) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         connection.ending |= readiness.ending;
+        connection.failed |= readiness.failed;
         if readiness.writable && connection.blocked {
             connection.blocked = false;
             if connection.length.is_in_parts() {
@@ -465,7 +466,7 @@ impl<H: Host> Effects for Io<H> {
         self.connections.get(of).map_or(0, |connection| connection.taken)
     }
 
-    fn verify(&mut self, id: ConnectionId, check: Check) -> Result<(), Unchecked> {
+    fn verify(&mut self, id: ConnectionId, check: Check) -> Result<Wish, Unchecked> {
         let Some(connection) = self.connections.get(id) else { return Err(Unchecked::Busy) };
         self.host.verify(self.now_ms, id, &connection.peer, check)
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice};
 
-use auth::{Check, Unchecked, Workspace};
+use auth::{Check, Unchecked, Wish, Workspace};
 use base::{ConnectionId, ShardId};
 use broker::Notice;
 use turn::{Answers, Host, LedgerHost, Letter, Note, Peer, Received, Stream, ToLedger};
@@ -157,11 +157,17 @@ impl Host for Outside {
     }
 
     /// Another thread checks the password, and is done when its note is posted.
-    fn verify(&mut self, _: u64, connection: ConnectionId, _: &Peer, check: Check) -> Result<(), Unchecked> {
+    fn verify(
+        &mut self,
+        _: u64,
+        connection: ConnectionId,
+        _: &Peer,
+        check: Check,
+    ) -> Result<Wish, Unchecked> {
         let checked = check.run_in(&mut Workspace::default(), 0);
         let note = Note::Verified { connection, checked };
         self.outbox.push_back(Addressed::Shard(self.shard, note.into()));
-        Ok(())
+        Ok(Wish::default())
     }
 
     fn random(&mut self) -> u128 {

@@ -6,7 +6,7 @@
 //! AUTH 0x19          (AUTH 0x18 sent)         (threads of `verify`)
 //! ```
 
-use auth::{Channel, Check, Checked, Exchange, Identity, Mechanism, ScramProblem};
+use auth::{Channel, Check, Checked, Exchange, Identity, Mechanism, ScramProblem, Wish};
 use base::{Charge, ConnectionId, Purpose, Subscriber};
 use protocol::Claim;
 use session::{Authenticated, AuthenticationOutcome, AuthenticationStep};
@@ -23,8 +23,17 @@ pub(crate) struct Authenticating {
     pub(crate) claim: Option<Claim>,
     stage: Stage,
     identity: Identity,
+    /// The proof of a client that is gone is not checked. `None` until there is one.
+    _wish: Option<Wish>,
     /// Of the exchange, and of the will in CONNECT.
     _charges: [Charge; 2],
+}
+
+impl Authenticating {
+    /// Whether a client that is not connected yet waits for the check of its proof.
+    pub(super) fn is_coming(&self) -> bool {
+        self.claim.is_some() && matches!(self.stage, Stage::Proving(_))
+    }
 }
 
 #[derive(Debug)]
@@ -152,7 +161,8 @@ impl Shard {
         to: &mut Outside<'_, impl Effects>,
     ) {
         let charges = self.charge_exchange(exchange.size_bytes(), claim.as_ref());
-        let begun = Authenticating { claim, stage: Stage::Asked(exchange), identity, _charges: charges };
+        let begun =
+            Authenticating { claim, stage: Stage::Asked(exchange), identity, _wish: None, _charges: charges };
         let Some(client) = self.clients.get_mut(id) else { return };
         client.make_aside().authenticating = Some(Box::new(begun));
         let outcome = AuthenticationOutcome::Continue(Binary::new(answer.as_bytes()).ok());
@@ -174,13 +184,15 @@ impl Shard {
             Err(problem) => return self.refuse_proof(id, Stranger::of_scram(problem), claim, to),
         };
         let charges = self.charge_exchange(check.size_bytes() + answer.len(), claim.as_ref());
-        if let Err(unchecked) = to.verify(id, Check::Scram(check)) {
-            return self.refuse_proof(id, Stranger::of(unchecked), claim, to);
-        }
+        let wish = match to.verify(id, Check::Scram(check)) {
+            Ok(wish) => Some(wish),
+            Err(unchecked) => return self.refuse_proof(id, Stranger::of(unchecked), claim, to),
+        };
         let Some(client) = self.clients.get_mut(id) else { return };
         // A client that is connected goes on meanwhile.
         let is_coming = claim.is_some();
-        let begun = Authenticating { claim, stage: Stage::Proving(answer), identity, _charges: charges };
+        let stage = Stage::Proving(answer);
+        let begun = Authenticating { claim, stage, identity, _wish: wish, _charges: charges };
         client.make_aside().authenticating = Some(Box::new(begun));
         if is_coming {
             to.pause(id);

@@ -130,7 +130,9 @@ fn a_connection_may_end_while_its_password_is_checked() {
     let mut world = world(1);
     let peer = world.accept(0, Version::V5);
     world.send(peer, &connect(Version::V5, "ann", "ann").into());
+    assert!(world.outside[0].wishes[0].is_wanted() && world.shards[0].is_logging_in(peer.id));
     world.hang_up(peer);
+    assert!(!world.outside[0].wishes[0].is_wanted(), "the check need not run");
     world.verify(0, None);
     assert!(world.packets(peer).is_empty());
     assert_eq!(world.commands(0), 0);

@@ -234,7 +234,9 @@ fn a_client_that_stops_in_the_middle_is_ended_in_time() {
 fn a_client_that_leaves_while_its_proof_is_checked_leaves_nothing() {
     let mut world = world();
     let peer = proving(&mut world, "f1", ("frog", "croak"), 1);
+    assert!(world.outside[0].wishes[0].is_wanted() && world.shards[0].is_logging_in(peer.id));
     world.hang_up(peer);
+    assert!(!world.outside[0].wishes[0].is_wanted(), "the check need not run");
     world.verify(0, None);
     world.assert_account();
 }
@@ -317,6 +319,7 @@ fn a_connected_client_proves_itself_again_and_stays() {
     assert_eq!(world.packets(peer), ["PINGRESP"]);
     let message = second("frog", "croak", 2).0;
     world.send(peer, &auth(AuthReason::ContinueAuthentication, &message).into());
+    assert!(!world.shards[0].is_logging_in(peer.id), "what it has sent was accepted");
     world.verify(0, None);
     assert!(world.packets(peer)[0].starts_with("AUTH Success"));
     world.send(peer, &PingReq.into());

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use auth::{Bans, Check, Checked, Guard, Realms, Unchecked, Whom, Workspace};
+use auth::{Bans, Check, Checked, Guard, Realms, Unchecked, Whom, Wish, Wished, Workspace};
 use base::{Budget, Charge, ConnectionId, Now, Purpose, ShardId, Subscriber};
 use broker::{Admission, Cause, CertificateName, Counters, Effects, Flush, Mail, Notice, Room, Run, Shard};
 use index::{Subscriptions, Target};
@@ -76,6 +76,8 @@ pub(crate) struct Outside {
     pub(crate) resumed: Vec<ConnectionId>,
     /// Passwords that wait to be checked.
     pub(crate) checks: VecDeque<(ConnectionId, Check)>,
+    /// The wishes to know their outcomes, also of those that have come.
+    pub(crate) wishes: Vec<Wished>,
     /// Too many passwords wait, and no other is taken.
     pub(crate) is_verifier_busy: bool,
     /// The user name in every certificate.
@@ -202,12 +204,14 @@ impl Effects for Outside {
         (socket.closed, socket.partial) = (true, None);
     }
 
-    fn verify(&mut self, connection: ConnectionId, check: Check) -> Result<(), Unchecked> {
+    fn verify(&mut self, connection: ConnectionId, check: Check) -> Result<Wish, Unchecked> {
         if self.is_verifier_busy {
             return Err(Unchecked::Busy);
         }
+        let wish = Wish::default();
+        self.wishes.push(wish.watch());
         self.checks.push_back((connection, check));
-        Ok(())
+        Ok(wish)
     }
 
     fn process_user(&self, _: ConnectionId) -> Option<u32> {

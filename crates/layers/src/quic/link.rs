@@ -37,8 +37,9 @@ const EXCESS_FRAMES_MAX: u64 = 4_096;
 const NO_ERROR: VarInt = VarInt::from_u32(0);
 /// The same, if the certificate of a client has expired: "bad authentication" in MQTT 5.0.
 const BAD_CERTIFICATE: VarInt = VarInt::from_u32(0x8C);
-/// Readable and writable, and at its end.
-const OVER: Readiness = Readiness { readable: true, writable: true, ending: true };
+/// Readable and writable, and at its end. A client may close a connection behind packets that are to be read: the stream has not
+/// failed.
+const OVER: Readiness = Readiness { readable: true, writable: true, ending: true, failed: false };
 
 /// The streams of a connection, as one stream of control packets.
 ///

@@ -1,11 +1,11 @@
 //! Who waits for whom, and who is refused without a check.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use auth::{
     Access, Admission, Login, LoginNames, NoLoginNames, PasswordHash, Question, Scheme, SourceSettings,
     TokenCheck, TokenKeys, TokenProblem, TokenRules, Tokens, UserService, UserSource, Users, Verdict,
-    Voucher,
+    Voucher, Wish,
 };
 
 use turn::Peer;
@@ -22,11 +22,11 @@ fn users() -> Users {
 }
 
 /// A verifier whose threads are the test.
-struct Desk(Arc<Verifier>);
+struct Desk(Arc<Verifier>, Wish);
 
 impl Desk {
     fn new() -> Self {
-        Self(Verifier::new().expect("random numbers"))
+        Self(Verifier::new().expect("random numbers"), Wish::default())
     }
 
     /// The answers of the clerk, each with its connection, after another password has come.
@@ -39,7 +39,7 @@ impl Desk {
     }
 
     fn submit_check(&self, slot: u32, address: &str, check: Check, now_ms: u64) -> Vec<(u32, Checked)> {
-        self.0.submit(&mut vec![job(slot, address, check, now_ms)]);
+        self.0.submit(&mut vec![job(slot, address, check, now_ms, &self.1)]);
         self.sort(now_ms)
     }
 
@@ -63,9 +63,9 @@ fn run(check: &Check, unix_secs: u64) -> Checked {
     check.run_in(&mut Workspace::default(), unix_secs)
 }
 
-fn job(slot: u32, address: &str, check: Check, now_ms: u64) -> Job {
+fn job(slot: u32, address: &str, check: Check, now_ms: u64, wish: &Wish) -> Job {
     let peer = Peer::from(std::net::SocketAddr::new(address.parse().expect("an address"), 1));
-    Job::new(now_ms, (ShardId::new(0), ConnectionId { slot, generation: 0 }), &peer, check)
+    Job::new(now_ms, (ShardId::new(0), ConnectionId { slot, generation: 0 }), &peer, check, wish)
 }
 
 const RIGHT: (&str, &[u8]) = ("frog", b"right");
@@ -120,7 +120,7 @@ fn a_password_that_was_right_before_passes_all_limits_and_lines() {
 fn an_address_that_has_guessed_far_too_often_is_refused_without_a_look() {
     let desk = Desk::new();
     let refuses = |address, (user, password): (&str, &[u8])| {
-        desk.0.refuses(&job(99, address, users().check(user, password).into(), 0))
+        desk.0.refuses(&job(99, address, users().check(user, password).into(), 0, &desk.1))
     };
     desk.submit(0, "192.0.2.1", RIGHT);
     assert_eq!(desk.next(), (0, Checked::Right));
@@ -159,6 +159,48 @@ fn passwords_that_nobody_checks_count_as_looks() {
     assert_eq!(desk.submit(401, "192.0.2.2", RIGHT), [(401, Checked::Right)]);
 }
 
+/// An address is suspect only after one of its slow checks has ended, and a burst is over long before.
+#[test]
+fn a_burst_from_a_clean_address_has_no_more_looks_than_a_suspect_address() {
+    let desk = Desk::new();
+    desk.submit(0, "192.0.2.1", RIGHT);
+    assert_eq!(desk.next(), (0, Checked::Right));
+    let mut slots = 1..;
+    let mut burst = |passwords: &[(&str, &[u8])]| {
+        let jobs = passwords.iter().zip(slots.by_ref());
+        let job = |((user, password), slot): (&(&str, &[u8]), u32)| {
+            job(slot, "192.0.2.2", users().check(user, password).into(), 0, &desk.1)
+        };
+        desk.0.submit(&mut jobs.map(job).collect());
+        (0..5).flat_map(|_| desk.sort(0)).collect::<Vec<_>>()
+    };
+    assert_eq!(burst(&[WRONG; 50]), []);
+    assert_eq!(burst(&[WRONG; 49]), []);
+    assert_eq!(burst(&[WRONG, RIGHT]), [], "the 101st, which the clerk takes together with the one before");
+    assert_eq!(burst(&[WRONG; 49]), []);
+    assert_eq!(burst(&[RIGHT]), [], "the 151st");
+    assert_eq!(desk.submit(152, "192.0.2.3", RIGHT), [(152, Checked::Right)], "another address");
+    // The user has lost speed, and no access: the password is checked as an unknown one is.
+    let mut has_run = false;
+    let job = desk.0.next((Work::Computing, true)).expect("it waits");
+    let checked = desk.0.check(&job, (0, 0), |check, unix_secs| {
+        has_run = true;
+        run(check, unix_secs)
+    });
+    assert_eq!((job.connection.slot, checked, has_run), (151, Checked::Right, true));
+}
+
+/// Each device of a fleet is right, and none of them takes a look away from the others.
+#[test]
+fn a_fleet_behind_one_address_logs_in_with_remembered_passwords_however_many_devices_it_has() {
+    let desk = Desk::new();
+    desk.submit(0, "192.0.2.1", RIGHT);
+    assert_eq!(desk.next(), (0, Checked::Right));
+    for slot in 1..2_000 {
+        assert_eq!(desk.submit(slot, "192.0.2.1", RIGHT), [(slot, Checked::Right)]);
+    }
+}
+
 #[test]
 fn a_device_with_an_old_password_locks_out_nobody_else_behind_its_address() {
     let desk = Desk::new();
@@ -195,7 +237,13 @@ fn made_up_tokens_are_guesses_and_others_are_none() {
         let peer = Peer::from(std::net::SocketAddr::from(([192, 0, 2, 1], 1)));
         let connection = ConnectionId { slot, generation: 0 };
         let check = TokenCheck::new(&tokens, token.as_bytes(), None);
-        desk.0.submit(&mut vec![Job::new(0, (ShardId::new(0), connection), &peer, Check::Token(check))]);
+        desk.0.submit(&mut vec![Job::new(
+            0,
+            (ShardId::new(0), connection),
+            &peer,
+            Check::Token(check),
+            &desk.1,
+        )]);
         desk.sort(0)
     };
     for slot in 0..1_000 {
@@ -220,6 +268,42 @@ fn a_password_that_has_waited_too_long_is_not_checked() {
     assert_eq!(desk.sort(PATIENCE_MS + 1), [(2, Checked::Not(Unchecked::Busy))]);
 }
 
+/// Clients that cut their connections behind CONNECT cost no slow checks, and delay nobody.
+#[test]
+fn the_password_of_a_connection_that_is_gone_is_not_checked() {
+    let desk = Desk::new();
+    let gone = Wish::default();
+    for slot in 1..=50 {
+        let check = users().check("frog", b"wrong").into();
+        desk.0.submit(&mut vec![job(slot, &format!("192.0.2.{slot}"), check, 0, &gone)]);
+        assert_eq!(desk.sort(0), []);
+    }
+    assert_eq!(desk.submit(51, "192.0.2.51", RIGHT), []);
+    drop(gone);
+    assert_eq!(desk.next(), (51, Checked::Right));
+    let check = users().check("frog", b"right").into();
+    desk.0.submit(&mut vec![job(52, "192.0.2.52", check, 0, &Wish::default())]);
+    assert_eq!(desk.sort(0), [], "nobody wants to know that it is right");
+    let lines = &desk.0.lock().lines;
+    assert!(lines.iter().all(Lines::is_empty));
+}
+
+/// Otherwise those of others would give way to them.
+#[test]
+fn the_passwords_of_connections_that_are_gone_leave_the_line() {
+    let desk = Desk::new();
+    let gone = Wish::default();
+    desk.submit(0, "192.0.2.1", RIGHT);
+    for slot in 1..=50 {
+        let check = users().check("frog", b"wrong").into();
+        desk.0.submit(&mut vec![job(slot, "192.0.2.1", check, 0, &gone)]);
+        assert_eq!(desk.sort(0), []);
+    }
+    drop(gone);
+    assert_eq!(desk.sort(LOOK_MS), [], "nobody waits for an answer");
+    assert_eq!(desk.0.lock().lines[Work::Computing as usize].first.len(), 1);
+}
+
 #[test]
 fn processes_of_one_user_of_this_machine_are_one_origin() {
     let desk = Desk::new();
@@ -227,7 +311,7 @@ fn processes_of_one_user_of_this_machine_are_one_origin() {
         let peer = Peer::Process { uid: Some(uid), pid: Some(slot) };
         let connection = ConnectionId { slot, generation: 0 };
         let check = users().check("frog", password).into();
-        desk.0.submit(&mut vec![Job::new(0, (ShardId::new(0), connection), &peer, check)]);
+        desk.0.submit(&mut vec![Job::new(0, (ShardId::new(0), connection), &peer, check, &desk.1)]);
         desk.sort(0)
     };
     for slot in 0..30 {
@@ -240,11 +324,23 @@ fn processes_of_one_user_of_this_machine_are_one_origin() {
 
 /// A service that counts its questions.
 #[derive(Debug, Default)]
-struct Service(AtomicUsize);
+struct Service {
+    questions: AtomicUsize,
+    is_down: AtomicBool,
+}
+
+impl Service {
+    fn questions(&self) -> usize {
+        self.questions.load(Ordering::Relaxed)
+    }
+}
 
 impl UserService for Service {
     fn ask(&self, question: &Question<'_>) -> Verdict {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.questions.fetch_add(1, Ordering::Relaxed);
+        if self.is_down.load(Ordering::Relaxed) {
+            return Verdict::Unreachable;
+        }
         match question.password {
             b"croak" => Verdict::Known { user: "newt".into(), until_unix_secs: None },
             b"later" => Verdict::Unreachable,
@@ -285,7 +381,7 @@ fn questions_wait_in_lines_of_their_own() {
     let answers = desk.sort(PATIENCE_MS + 1);
     assert_eq!(answers.len(), 19);
     assert!(answers.iter().all(|(_, checked)| *checked == Checked::Not(Unchecked::Busy)));
-    assert_eq!(service.0.load(Ordering::Relaxed), 1);
+    assert_eq!(service.questions(), 1);
 }
 
 #[test]
@@ -309,7 +405,7 @@ fn an_answer_that_lets_a_client_in_is_remembered_for_its_time() {
         assert_eq!(desk.submit_check(slot, &address, check(password), 10_000), []);
         assert_eq!(desk.ask_next(10_000), (slot, expected));
     }
-    assert_eq!(service.0.load(Ordering::Relaxed), 6);
+    assert_eq!(service.questions(), 6);
 }
 
 #[test]
@@ -321,7 +417,7 @@ fn wrong_passwords_at_a_service_count_as_guesses() {
     }
     let refused = [(30, Checked::Not(Unchecked::Guessing))];
     assert_eq!(desk.submit_check(30, "192.0.2.1", asked(&service, 0, b"croak"), 0), refused);
-    assert_eq!(service.0.load(Ordering::Relaxed), 30);
+    assert_eq!(service.questions(), 30);
     // A service that does not answer makes nobody suspect.
     for slot in 0..40 {
         desk.submit_check(slot, "192.0.2.2", asked(&service, 0, b"later"), 0);
@@ -329,6 +425,25 @@ fn wrong_passwords_at_a_service_count_as_guesses() {
     }
     assert_eq!(desk.submit_check(40, "192.0.2.2", asked(&service, 0, b"croak"), 0), []);
     assert!(matches!(desk.ask_next(0), (40, Checked::Bearer(_))));
+}
+
+/// A service that does not answer makes no address suspect.
+#[test]
+fn remembered_answers_of_a_service_that_is_down_cannot_be_guessed_without_a_limit() {
+    let (desk, service) = (Desk::new(), Arc::<Service>::default());
+    let check = |password| asked(&service, 600, password);
+    desk.submit_check(0, "192.0.2.1", check(b"croak"), 0);
+    assert!(matches!(desk.ask_next(0), (0, Checked::Bearer(_))));
+    service.is_down.store(true, Ordering::Relaxed);
+    for slot in 1..=100 {
+        assert_eq!(desk.submit_check(slot, "192.0.2.2", check(b"hop"), 0), []);
+        assert_eq!(desk.ask_next(0), (slot, Checked::Not(Unchecked::Unreachable)));
+    }
+    assert_eq!(desk.submit_check(101, "192.0.2.2", check(b"croak"), 0), []);
+    assert_eq!(desk.ask_next(0), (101, Checked::Not(Unchecked::Unreachable)), "it could be a guess");
+    let lets_in = |answers: &[(u32, Checked)]| matches!(answers, [(_, Checked::Bearer(_))]);
+    assert!(lets_in(&desk.submit_check(102, "192.0.2.1", check(b"croak"), 0)), "another address");
+    assert!(lets_in(&desk.submit_check(103, "192.0.2.2", check(b"croak"), 200)), "one look is back");
 }
 
 /// All numbers are those of users.

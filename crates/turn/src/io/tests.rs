@@ -165,7 +165,7 @@ fn written_in_a_turn(io: &mut Io<Double>) -> u64 {
     io.counters.bytes_sent.value() - before
 }
 
-const WRITABLE: Readiness = Readiness { readable: false, writable: true, ending: false };
+const WRITABLE: Readiness = Readiness { readable: false, writable: true, ending: false, failed: false };
 
 #[test]
 fn a_turn_writes_a_bounded_number_of_bytes_however_much_waits_and_small_outputs_all_the_same() {
