@@ -1,6 +1,7 @@
 //! `pondhawk tap`: forwards all bytes between clients and a broker unchanged, and prints each packet.
 
 pub(crate) mod capture;
+mod chosen;
 mod reading;
 
 use std::convert::Infallible;
@@ -17,13 +18,14 @@ use clap::Args;
 use client::Endpoint;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use wire::{Role, Shown, Version};
+use wire::{Packet, Role, Shown, Version};
 
 use crate::json::{Json, Style};
 use crate::place::Place;
 use crate::say::{complain, complain_of, show};
 use capture::{Capture, Conversation};
-use reading::Reading;
+use chosen::{Aliases, Chosen};
+use reading::{Reading, Told};
 
 /// Maximum number of lines that wait to be printed. Beyond it lines are dropped, so that clients never wait for a
 /// terminal.
@@ -50,6 +52,9 @@ pub struct TapArgs {
 
     #[command(flatten)]
     place: Place,
+
+    #[command(flatten)]
+    chosen: Chosen,
 
     /// Print each line as a JSON object.
     #[arg(long)]
@@ -82,7 +87,7 @@ pub fn run(arguments: &TapArgs) -> ExitCode {
 }
 
 async fn listen(arguments: &TapArgs, server: Endpoint) -> io::Result<Infallible> {
-    let TapArgs { listen, capture, json, .. } = arguments;
+    let TapArgs { listen, capture, json, chosen, .. } = arguments;
     let at = |what: &str, error: io::Error| io::Error::new(error.kind(), format!("{what}: {error}"));
     let listener = TcpListener::bind(listen).await.map_err(|error| at(listen, error))?;
     let capture = match capture {
@@ -95,12 +100,14 @@ async fn listen(arguments: &TapArgs, server: Endpoint) -> io::Result<Infallible>
     };
     show(format_args!("listening on {}\n", listener.local_addr()?));
     let printer = Printer::start(*json)?;
+    let chosen = Arc::new(chosen.clone());
     let mut number = 0_u64;
     loop {
         match listener.accept().await {
             Ok((client, _)) => {
                 number += 1;
-                let tap = Tap { number, capture: capture.clone(), printer: printer.clone() };
+                let (capture, printer, chosen) = (capture.clone(), printer.clone(), Arc::clone(&chosen));
+                let tap = Tap { number, capture, printer, chosen };
                 tokio::spawn(tap.carry(client, server.clone()));
             }
             // The client may be gone, or this process may have too many open files. Other connections continue.
@@ -179,11 +186,14 @@ struct Tap {
     number: u64,
     capture: Option<Arc<Mutex<Capture>>>,
     printer: Printer,
+    chosen: Arc<Chosen>,
 }
 
 /// State that both directions of a connection share.
 struct Shared {
     version: Option<Version>,
+    /// The client's identifier, its own or the one that the broker has assigned.
+    client_id: Option<String>,
     conversation: Conversation,
 }
 
@@ -191,24 +201,24 @@ impl Tap {
     async fn carry(self, client: TcpStream, to: Endpoint) {
         let (server, from) = match (to.connect().await, client.peer_addr()) {
             (Ok(server), Ok(from)) => (server, from),
-            (Err(error), _) => return self.print("--", &format!("no connection: {error}")),
-            (_, Err(error)) => return self.print("--", &format!("gone already: {error}")),
+            (Err(error), _) => return self.print_event(None, "--", &format!("no connection: {error}")),
+            (_, Err(error)) => return self.print_event(None, "--", &format!("gone already: {error}")),
         };
-        self.print("--", &format!("opened by {from}"));
+        self.print_event(None, "--", &format!("opened by {from}"));
         // The clients' small packets are not delayed here, because they may not have been delayed before. The endpoint
         // does the same for the broker.
         let _ = client.set_nodelay(true);
         let address = client.local_addr().unwrap_or(from);
         let mut conversation = Conversation::new(from, address);
         conversation.beginning().iter().for_each(|packet| self.record(packet));
-        let shared = Mutex::new(Shared { version: None, conversation });
+        let shared = Mutex::new(Shared { version: None, client_id: None, conversation });
         let (from_client, to_client) = tokio::io::split(client);
         let (from_server, to_server) = tokio::io::split(server);
         tokio::join!(
             self.forward(Role::Client, from_client, to_server, &shared),
             self.forward(Role::Server, from_server, to_client, &shared)
         );
-        self.print("--", "closed");
+        self.print_event(lock(&shared).client_id.as_deref(), "--", "closed");
     }
 
     /// Forwards one direction until its end, and then ends the stream to the other side.
@@ -220,24 +230,30 @@ impl Tap {
         shared: &Mutex<Shared>,
     ) {
         let (mut reading, mut bytes) = (Reading::of(sender), vec![0; BYTES_AT_A_TIME]);
+        let mut aliases = Aliases::default();
         let arrow = if sender == Role::Client { "->" } else { "<-" };
         loop {
             let came = match from.read(&mut bytes).await {
                 Ok(0) => {
                     self.record(&lock(shared).conversation.end(sender, false));
-                    break self.print(arrow, "end");
+                    break self.print_event(lock(shared).client_id.as_deref(), arrow, "end");
                 }
                 Ok(count) => &bytes[..count],
                 Err(error) => {
                     self.record(&lock(shared).conversation.end(sender, true));
-                    break self.print(arrow, &error.to_string());
+                    break self.print_event(lock(shared).client_id.as_deref(), arrow, &error.to_string());
                 }
             };
             // The version must be known before the other side's answer is read. Bytes are therefore read first,
             // forwarded next, and printed last. They are recorded before they are forwarded: `replay` relies on each
             // record of a packet being in front of its consequences.
             let (time, mut lines) = (now(), Vec::new());
-            reading.take(came, &mut lock(shared).version, |line| lines.push(line.to_owned()));
+            {
+                let Shared { version, client_id, .. } = &mut *lock(shared);
+                reading.take(came, version, |told| {
+                    lines.extend(self.line(&told, client_id, &mut aliases));
+                });
+            }
             self.record(&lock(shared).conversation.segment(sender, came));
             let forwarded = async {
                 to.write_all(came).await?;
@@ -249,7 +265,11 @@ impl Tap {
             if let Err(error) = forwarded {
                 // The rest of this direction reaches nobody.
                 self.record(&lock(shared).conversation.end(sender, true));
-                break self.print(arrow, &format!("not taken: {error}"));
+                break self.print_event(
+                    lock(shared).client_id.as_deref(),
+                    arrow,
+                    &format!("not taken: {error}"),
+                );
             }
         }
         let _ = to.shutdown().await;
@@ -262,12 +282,50 @@ impl Tap {
         }
     }
 
+    /// The line about received bytes, if the flags choose it. Notes the client's identifier.
+    fn line(
+        &self,
+        told: &Told<'_, '_>,
+        client_id: &mut Option<String>,
+        aliases: &mut Aliases,
+    ) -> Option<String> {
+        if let Told::Packet(packet) = told {
+            note_client(packet, client_id);
+        }
+        let is_chosen = self.chosen.has_client(client_id.as_deref())
+            && match told {
+                Told::Packet(packet) => self.chosen.has(packet, aliases),
+                Told::Unread(_) => true,
+            };
+        is_chosen.then(|| told.to_string())
+    }
+
+    /// Prints a line that is no packet, if the flags choose it.
+    fn print_event(&self, client_id: Option<&str>, arrow: &str, what: &str) {
+        if self.chosen.has_events() && self.chosen.has_client(client_id) {
+            self.print(arrow, what);
+        }
+    }
+
     fn print(&self, arrow: &str, what: &str) {
         self.print_at(now(), arrow, what);
     }
 
     fn print_at(&self, time: Duration, arrow: &str, what: &str) {
         self.printer.print(time, self.number, arrow, what);
+    }
+}
+
+/// Notes the identifier in CONNECT, or the one that CONNACK assigns.
+fn note_client(packet: &Packet<'_>, client_id: &mut Option<String>) {
+    match packet {
+        Packet::Connect(connect) => *client_id = Some(connect.client_id().to_string()),
+        Packet::ConnAck(connack) => {
+            if let Some(assigned) = connack.properties.assigned_client_identifier {
+                *client_id = Some(assigned.to_string());
+            }
+        }
+        _ => {}
     }
 }
 

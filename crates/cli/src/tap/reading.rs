@@ -1,5 +1,7 @@
 //! Decodes the packets of one direction of a connection.
 
+use std::fmt;
+
 use wire::{Decoded, Limits, Packet, Role, Version, decode};
 
 /// Maximum size of a packet to decode. Larger ones are only mentioned, so that memory stays bounded.
@@ -16,13 +18,36 @@ pub(crate) struct Reading {
     is_lost: bool,
 }
 
+/// One line about received bytes.
+#[derive(Debug)]
+pub(crate) enum Told<'a, 'b> {
+    /// A complete packet.
+    Packet(&'a Packet<'b>),
+    /// Bytes that are not decoded, and the reason.
+    Unread(String),
+}
+
+impl fmt::Display for Told<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Packet(packet) => packet.fmt(f),
+            Self::Unread(text) => f.write_str(text),
+        }
+    }
+}
+
 impl Reading {
     pub(crate) fn of(sender: Role) -> Self {
         Self { sender, rest: Vec::new(), skip: 0, is_lost: false }
     }
 
-    /// Decodes complete packets, and passes a line for each to `tell`. CONNECT sets the version of both directions.
-    pub(crate) fn take(&mut self, bytes: &[u8], version: &mut Option<Version>, mut tell: impl FnMut(&str)) {
+    /// Decodes complete packets, and passes each to `tell`. CONNECT sets the version of both directions.
+    pub(crate) fn take(
+        &mut self,
+        bytes: &[u8],
+        version: &mut Option<Version>,
+        mut tell: impl FnMut(Told<'_, '_>),
+    ) {
         let skipped = bytes.len().min(self.skip);
         self.skip -= skipped;
         if self.is_lost {
@@ -40,17 +65,17 @@ impl Reading {
                     if let Packet::Connect(connect) = &packet {
                         *version = Some(connect.version());
                     }
-                    tell(&packet.to_string());
+                    tell(Told::Packet(&packet));
                     at += len;
                 }
                 Ok(Decoded::Need { total: Some(total) }) if total > PACKET_BYTES_MAX => {
-                    tell(&format!("a packet of {total} B, which is not read"));
+                    tell(Told::Unread(format!("a packet of {total} B, which is not read")));
                     self.skip = total - unread.len();
                     at = self.rest.len();
                 }
                 Ok(Decoded::Need { .. }) => break,
                 Err(violation) => {
-                    tell(&format!("{violation}; what follows is forwarded and not read"));
+                    tell(Told::Unread(format!("{violation}; what follows is forwarded and not read")));
                     self.is_lost = true;
                     at = self.rest.len();
                 }
@@ -68,7 +93,9 @@ mod tests {
 
     fn told(pieces: &[&[u8]], version: Option<Version>) -> Vec<String> {
         let (mut reading, mut version, mut lines) = (Reading::of(Role::Client), version, Vec::new());
-        pieces.iter().for_each(|bytes| reading.take(bytes, &mut version, |line| lines.push(line.to_owned())));
+        pieces
+            .iter()
+            .for_each(|bytes| reading.take(bytes, &mut version, |line| lines.push(line.to_string())));
         lines
     }
 
