@@ -4,7 +4,7 @@
 use std::collections::{VecDeque, vec_deque};
 use std::mem;
 
-/// So many stand in one block: 2 KiB of messages.
+/// Number of entries in one block: 2 KiB of messages.
 const BLOCK: usize = 32;
 
 /// First in, first out, with a number for each place, counted from the first.

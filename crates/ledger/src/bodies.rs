@@ -25,23 +25,24 @@ use crate::record::MessageId;
 use crate::session::credit_bytes;
 use crate::{Address, Effects, Ledger, RETRY_MS};
 
-/// So far ahead of its reader a queue is read; and what comes so near to a reader who is there stays in memory...
+/// Number of messages that a queue is read ahead of its reader. A message this close to a connected reader stays in
+/// memory.
 const MESSAGES_AHEAD: usize = 64;
-/// ... or so many bytes, and one message.
+/// Number of bytes that a queue is read ahead of its reader, plus one message.
 const BYTES_AHEAD: usize = 64 << 10;
-/// So much is on its way from the disk at most, and one message. Queues that want more wait for each other.
+/// Maximum number of bytes being read from the disk, plus one message. Queues that want more wait for each other.
 const BYTES_UNDER_WAY: usize = 8 << 20;
 
 /// A message that is to be read again.
 #[derive(Debug)]
 pub struct Wanted {
-    /// Where its record stands, which is [`Record::Enqueue`](crate::Record::Enqueue).
+    /// Address of its record, a [`Record::Enqueue`](crate::Record::Enqueue).
     pub address: Address,
     of: Whose,
     size_bytes: usize,
 }
 
-/// Who waits for it.
+/// The queue and message for which a read was requested, and the reason.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Whose {
     pub(crate) queue: QueueId,
@@ -60,16 +61,16 @@ pub(crate) enum Need {
     Look,
 }
 
-/// What has come of it.
+/// The result of reading a message again.
 #[derive(Debug)]
 pub struct Fetched {
-    /// What was asked for.
+    /// The request that this answers.
     pub wanted: Wanted,
-    /// What stood there.
+    /// The record at that address, or the reason why there is none.
     pub found: Found,
 }
 
-/// What stands at an address.
+/// The result of reading at an address.
 #[derive(Debug)]
 pub enum Found {
     /// The message that stands there.
@@ -139,7 +140,7 @@ pub(crate) fn is_near(queue: &Queue) -> bool {
 }
 
 impl Ledger {
-    /// Where the message that was recorded last can be read again, if it need not stay in memory.
+    /// Returns the address of the message recorded last, or `None` if the message stays in memory.
     pub(crate) fn address_if_full(&self, message: &Message, to: &mut impl Effects) -> Option<Address> {
         let bytes = self.live.in_memory_bytes() + message.size_bytes();
         if bytes > self.settings.queued_bytes_in_memory { to.address() } else { None }

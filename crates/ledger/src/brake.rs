@@ -50,7 +50,8 @@ impl Mark {
         Self { messages: messages / divisor, bytes: bytes / divisor, few: few / divisor }
     }
 
-    /// What a message counts for: a mark's worth is as many messages, or as many bytes, as make the mark.
+    /// Returns the weight of a message. The weights add up to [`worth`](Self::worth) after the mark's number of
+    /// messages, or its number of bytes.
     pub(crate) fn weight(self, bytes: usize) -> usize {
         bytes.max(self.bytes / self.messages.max(1)).max(1)
     }

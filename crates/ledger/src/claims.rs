@@ -1,4 +1,4 @@
-//! Who holds which client identifier: one connection each, and at most one that waits for it.
+//! The owner of each client identifier: one connection, and at most one other that waits for it.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -34,7 +34,7 @@ pub(crate) struct Claims {
 #[derive(Debug)]
 pub(crate) struct Client {
     id: Arc<str>,
-    /// What it has in the table of sessions.
+    /// The queue of its session in the table of sessions.
     pub(crate) session: Option<QueueId>,
     pub(crate) holder: Option<Holder>,
     waiting: Option<Box<Claimant>>,
@@ -66,7 +66,7 @@ impl Claimant {
     }
 }
 
-/// What a claim comes to.
+/// The result of a claim.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// Nobody holds the identifier: the claimant is to be made its holder.
@@ -75,7 +75,7 @@ pub(crate) enum Outcome {
     Evict(Place),
 }
 
-/// Who has left.
+/// The connection that has left.
 #[derive(Debug)]
 pub(crate) enum Gone {
     /// One that neither held nor waited, or waited: nothing changes.
@@ -137,7 +137,7 @@ impl Claims {
         }
     }
 
-    /// Somebody is gone.
+    /// Removes a connection that has ended from the claims on its identifier.
     pub(crate) fn left(&mut self, id: &str, place: Place) -> Gone {
         let Some(client) = self.find_mut(id) else { return Gone::Nobody };
         if client.waiting.as_ref().is_some_and(|waiting| waiting.place() == place) {
@@ -254,7 +254,7 @@ mod tests {
         claimant.claim.connection.slot
     }
 
-    /// Who has to go, and who gets the identifier.
+    /// Returns the connection that must go, and the connection that gets the identifier.
     fn claim(claims: &mut Claims, slot: u32) -> (Option<u32>, Option<u32>) {
         match claims.claim(client(slot)) {
             Outcome::Free(claimant) => (None, Some(give(claims, &claimant))),
@@ -262,7 +262,7 @@ mod tests {
         }
     }
 
-    /// Who gets the identifier.
+    /// Returns the connection that gets the identifier.
     fn left(claims: &mut Claims, slot: u32) -> Option<u32> {
         let next = match claims.left("one", client(slot).place()) {
             Gone::Holder { next, .. } => next.map(|next| give(claims, &next)),

@@ -1,4 +1,4 @@
-//! Who walks through the retained messages, and whose turn it is.
+//! Cursors over the retained messages, and the order of their turns.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -71,7 +71,7 @@ struct Walk {
     stride: Stride,
     /// The session whose cursor it is, if that lasts: it remembers how far it has come.
     session: Option<QueueId>,
-    /// What the last step found for the session's queue, and what its subscription asked for then.
+    /// Messages of the last step for the session's queue, and the options of the subscription at that time.
     found: Option<(Vec<Arc<Message>>, Interest)>,
     /// It could not be recorded, and is to be found again.
     was_refused: bool,
@@ -237,8 +237,9 @@ impl Ledger {
         to.post(shard, Reply::Retained { connection, id, messages, done });
     }
 
-    /// What a step found for a session that lasts: returns what is sent at QoS 0, and whether the cursor is at its end.
-    /// The rest goes into the queue, now or when the shard has taken that in. Nothing if the cursor was closed.
+    /// Sorts the messages of a step for a lasting session. Returns the messages sent at QoS 0, and whether the cursor
+    /// is at its end. The others are queued, now or when the shard has received the first part. Returns `None` if the
+    /// cursor was closed.
     ///
     /// The end comes with a step that finds nothing: what could not be recorded is found again.
     fn sort_found(
@@ -304,7 +305,7 @@ impl Ledger {
         let filter = walk.cursor.filter.clone();
         let Some((found, interest)) = walk.found.take() else { return };
         for message in &found {
-            // What has replaced it since the cursor found it went into the queue, and must stay the last of its topic.
+            // A value that has replaced this one since the step is already queued, and must stay the last of its topic.
             if !self.retained.is_value(message) {
                 continue;
             }
@@ -329,7 +330,7 @@ impl Ledger {
         (walk, unfinished, lasting.incarnation)
     }
 
-    /// What a cursor has found could not be recorded: it is to find it again.
+    /// The messages of a step could not be recorded: the cursor goes back to find them again.
     fn rewind_cursor(&mut self, key: WalkKey, queue: QueueId) {
         let (walk, unfinished, _) = self.running(key, queue);
         walk.cursor.rewind(&unfinished.from);
@@ -346,7 +347,7 @@ impl Ledger {
         let (filter, from) = (Box::<str>::from(filter), from.clone());
         let moved =
             Record::CursorMoved { session, filter: Cow::Borrowed(&filter), from: Cow::Borrowed(&from) };
-        // What is not recorded now is found again when the client comes back.
+        // A step that is not recorded now is repeated when the client returns.
         if self.replies.commit(&[moved], to).is_ok() {
             self.running(key, queue).1.from = from;
         }

@@ -18,9 +18,9 @@ const _: () = assert!(size_of::<(MessageId, Option<Entry>)>() == 64);
 #[derive(Debug)]
 pub(crate) struct Entry {
     message: Option<Arc<Message>>,
-    /// Where it can be read again, if it is on disk alone, or was.
+    /// The address of its record, if the message is only on disk or was.
     address: Option<Address>,
-    /// Who counts it, if it was recorded when it came.
+    /// The count of live bytes, if the message was recorded when it came.
     live: Option<Live>,
     /// It is counted together with other queues, of which the last takes it off; or it is counted and expires. Most go into
     /// one queue and do not: for these there is nothing to allocate.
@@ -112,7 +112,7 @@ impl<'a> Keeping<'a> {
     }
 }
 
-/// What queues have in common, if that is more than their count.
+/// Returns the count that several queues share, if there is more to know than a count for one queue.
 fn share(
     queues: usize,
     live: Live,
@@ -174,7 +174,7 @@ impl Entry {
         self.expires_unix_ms().is_some_and(|expires| expires < now.unix_ms)
     }
 
-    /// What is not counted has no address, and stays in memory.
+    /// Returns the time of expiry. A message that is not counted has no address, and stays in memory.
     pub(crate) fn expires_unix_ms(&self) -> Option<u64> {
         match (&self.shared, self.live) {
             (Some(shared), _) => shared.expires_unix_ms(),
@@ -207,7 +207,7 @@ impl Entry {
         }
     }
 
-    /// Into memory.
+    /// Puts the message into memory.
     pub(crate) fn bring(&mut self, message: Arc<Message>) {
         self.reading = Reading::No;
         if self.message.is_none() {
@@ -219,8 +219,8 @@ impl Entry {
         }
     }
 
-    /// Where it is to be read from, if it is not in memory nor on its way there. It is from then on. What another queue has
-    /// in memory is not read.
+    /// Returns the address to read from, if the message is neither in memory nor being read. Marks it as being read. A
+    /// message that another queue has in memory is not read.
     pub(crate) fn want(&mut self) -> Option<Address> {
         if self.message.is_none()
             && let Some(message) = self.known()
@@ -234,7 +234,7 @@ impl Entry {
         self.address.filter(|_| is_away)
     }
 
-    /// What was on its way has not come.
+    /// The message was not read: it can be requested again.
     pub(crate) fn miss(&mut self) {
         self.reading = Reading::No;
     }

@@ -32,7 +32,7 @@ pub(crate) struct Group {
     founder: Option<QueueId>,
     /// It has, or had, a member that lasts: what comes from then on is recorded.
     pub(crate) is_recorded: bool,
-    /// Where keys keep their order: what of the queue can go to whom.
+    /// In a key-ordered group: the messages that each member can get.
     pub(crate) lanes: Option<Box<Lanes>>,
     pub(crate) returned: BTreeMap<MessageId, Entry>,
     /// How many of those will expire.
@@ -43,7 +43,8 @@ pub(crate) struct Group {
     pub(crate) ring: Ring,
     pub(crate) members: usize,
     pub(crate) connected: usize,
-    /// What waited when a member was ended whose keys had filled the queue: the others are given time to take it.
+    /// Messages that waited when a member was ended whose keys had filled the queue. The other members get time to
+    /// receive them.
     pub(crate) inherited: Inherited,
     /// Its queue was full: its members are ended, and nobody joins it.
     pub(crate) is_ending: bool,
@@ -54,7 +55,7 @@ pub(crate) struct Group {
 /// About what it takes to know whose a lane is, here and in the index.
 const LANE_BYTES: usize = 20;
 
-/// What of a queue does not count against its bound: the messages that came first.
+/// The oldest messages of a queue, which do not count against its bound.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Inherited {
     messages: usize,
@@ -101,7 +102,7 @@ struct OnFilter {
 /// How many groups there are on one topic filter.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Begun {
-    /// All of them.
+    /// Number of groups on the filter.
     pub(crate) groups: usize,
     /// Those that one session has begun.
     pub(crate) of_founder: usize,
@@ -203,12 +204,12 @@ impl Group {
         lane_of(self.subscriber.members()?, message)
     }
 
-    /// Where keys keep their order, all messages are in memory.
+    /// Returns the lane of an entry. All messages of a key-ordered group are in memory.
     fn lane_of_entry(&self, entry: &Entry) -> Option<Lane> {
         self.lane_of(entry.message()?)
     }
 
-    /// A message waits.
+    /// Adds a waiting message to its lane.
     pub(crate) fn notice(&mut self, id: MessageId, entry: &Entry) {
         let lane = self.lane_of_entry(entry);
         if let (Some(lane), Some(lanes)) = (lane, &mut self.lanes) {

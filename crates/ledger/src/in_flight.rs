@@ -17,7 +17,7 @@ pub(crate) struct InFlight {
     oldest: MessageId,
 }
 
-/// One of them.
+/// An exchange with a subscriber.
 ///
 /// ```text
 ///              ┌────── PUBACK, PUBREC with an error ──────► over
@@ -30,7 +30,7 @@ pub(crate) struct InFlight {
 pub(crate) struct Exchange {
     pub(crate) packet_id: PacketId,
     place: Order,
-    /// What it counts for.
+    /// Bytes of the message, as they count against the credit of the client.
     pub(crate) bytes: usize,
     pub(crate) state: State,
     /// On this connection a group has given it for good, and keeps the order of its key until it is over.
@@ -111,7 +111,8 @@ impl InFlight {
         Some(exchange)
     }
 
-    /// What waited for its record is sent. On a connection that did not wait for it, it may have been sent already.
+    /// Marks an exchange as sent after its record was safe. A connection that did not wait for the record may have sent
+    /// the message already.
     pub(crate) fn sent(&mut self, packet_id: PacketId) {
         if self.find(packet_id).is_some_and(|exchange| matches!(exchange.place, Order::Waiting(_))) {
             self.advance(packet_id);

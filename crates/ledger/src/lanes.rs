@@ -100,7 +100,7 @@ struct Present {
     is_hungry: bool,
     /// How many messages wait in its lanes.
     waiting: usize,
-    /// Their bytes.
+    /// Bytes of the messages that wait in its lanes.
     waiting_bytes: usize,
     patience: Patience,
 }
@@ -111,7 +111,7 @@ struct Busy {
     waiting: BTreeSet<MessageId>,
     /// The bytes of those messages.
     waiting_bytes: usize,
-    /// So many of its messages are with one member that has not acknowledged them: this one.
+    /// Number of its messages that one member, the `holder`, has received and not acknowledged.
     held: usize,
     holder: Option<QueueId>,
     /// As what it stands among the ready ones.
@@ -569,8 +569,8 @@ mod tests {
         assert_eq!(claims, 3_000 - SCAN_CLAIMS - Lane::COUNT, "it has gone");
     }
 
-    /// Who comes costs two claims a lane however many are there, who goes as many in all as there are lanes, on average;
-    /// and no turn works out many more than it is given.
+    /// A new member costs two claims for each lane, regardless of the number of members. A leaving member costs on
+    /// average as many claims as there are lanes. No turn computes many more claims than its allowance.
     #[test]
     fn a_member_that_comes_or_goes_costs_a_bounded_number_of_claims_a_turn() {
         const CLAIMS: usize = 100;

@@ -41,7 +41,7 @@ pub(crate) struct Routing<'a> {
     pub(crate) will: Option<MessageId>,
 }
 
-/// Who can be told.
+/// The publisher of a message, to which a reply can be sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Publisher {
     /// Its own queue, if its session lasts.
@@ -58,7 +58,7 @@ struct Recorded {
     address: Option<Address>,
 }
 
-/// What has become of a message.
+/// The result of routing a message.
 pub(crate) struct Routed {
     /// Somebody has a subscription to it.
     has_subscriber: bool,
@@ -214,7 +214,7 @@ impl Ledger {
                 let stored = self.retained.set(recorded.id, message);
                 debug_assert_eq!(stored, Stored::Done, "there was room a moment ago");
             } else {
-                // What there was is out of date.
+                // The previous value is out of date.
                 self.retained.clear(message.topic().as_str());
                 add(&self.gauges.retained_refused, 1);
             }
@@ -352,7 +352,7 @@ impl Ledger {
             self.record_room(planned, &mut group);
         }
         group.extend(ended.iter().filter_map(|member| self.end_of(*member)));
-        // Where there is no value, to record that there is none would only take space.
+        // If the topic has no recorded value, a record that clears it would only use space.
         let clears = message.retain() && !is_retained && !is_of_server(message);
         if clears && self.retained.is_on_record(message.topic().as_str()) {
             group.push(Record::Cleared { topic: Cow::Borrowed(message.topic().as_str()) });
@@ -385,7 +385,7 @@ impl Ledger {
 }
 
 impl Ledger {
-    /// What making room comes to.
+    /// Adds the records for making room in a queue.
     fn record_room(&self, planned: &Planned, group: &mut Vec<Record<'_>>) {
         match planned.room {
             // The ends of members are recorded once, however many groups they are the fullest of.
@@ -405,7 +405,7 @@ impl Ledger {
         Some(Record::Ended { session: lasting.incarnation, will: lasting.fate_at_end() })
     }
 
-    /// What was recorded happens. Returns a queue that has grown too much.
+    /// Applies a recorded message to its queues. Returns a queue that has grown too much.
     fn enqueue(
         &mut self,
         routing: &Routing<'_>,
@@ -465,7 +465,7 @@ impl Ledger {
             Owner::Session(session) => session.online.is_some(),
             Owner::Group(group) => group.has_turns(),
         };
-        // Where keys keep their order, it is decided by the message whose turn it is.
+        // A key-ordered group needs the message itself to find its lane: it stays in memory.
         let is_next = line.group().is_some_and(|group| group.lanes.is_some())
             || (takes(&line.owner) && is_near(&line.queue));
         line.push(id, entry(!is_next));

@@ -218,7 +218,7 @@ impl Replay {
         Some(claims)
     }
 
-    /// What concerns one session alone.
+    /// Applies a record that concerns one session alone.
     fn apply_to_session(&mut self, record: &Record<'_>) {
         match *record {
             Record::Subscribed { session, ref filter, interest } => {
@@ -231,7 +231,7 @@ impl Replay {
                 }
             }
             Record::Cursor { session, ref filter, last } => {
-                // What was numbered and not recorded is gone, and its numbers are not given again.
+                // Messages that were numbered and not recorded are lost, and their numbers are not given again.
                 self.has_numbered(last);
                 let cursor = Unfinished::new(filter, last);
                 self.lasting_or_begin(session).cursors.insert((&**filter).into(), cursor);

@@ -16,7 +16,7 @@ const WITHHELD_MS_MAX: u64 = 1_000;
 /// most this much of that. It keeps half of its throughput, whatever the readers do, and however many of them there are.
 const DEBT_MS_MAX: u64 = 1_000;
 
-/// What is committed, how much of it is durable, and who waits for that.
+/// Committed records, how far they are durable, and the answers that wait for this.
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
     committed: Lsn,
@@ -136,7 +136,7 @@ impl Replies {
         held.push_back((self.committed, answer));
     }
 
-    /// The last record.
+    /// Position of the last committed record.
     pub(crate) fn committed(&self) -> Lsn {
         self.committed
     }

@@ -1,4 +1,4 @@
-//! What the ledger keeps of one session.
+//! State of one session in the ledger.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub(crate) struct Session {
 pub(crate) struct Lasting {
     pub(crate) incarnation: Incarnation,
     pub(crate) expiry_secs: u32,
-    /// What it is to be brought of what is retained, by filter.
+    /// Unfinished cursors over retained messages, by filter.
     pub(crate) cursors: BTreeMap<Box<str>, Unfinished>,
     /// Messages of QoS 2 that the client has published and not released.
     pub(crate) unreleased: BTreeSet<PacketId>,
@@ -65,7 +65,7 @@ pub(crate) struct Lasting {
     pub(crate) left_unix_ms: Option<u64>,
     /// While it is offline: when it expires, on the monotonic clock.
     pub(crate) expires_ms: Option<u64>,
-    /// What the timer was set to.
+    /// The time at which the timer is set to expire.
     pub(crate) timer_ms: Option<u64>,
     /// On this connection a change of its subscriptions was refused, which the shard had written to the index: since
     /// then the index is written from here.
@@ -80,9 +80,9 @@ pub(crate) struct Share {
     pub(crate) interest: Interest,
     /// The connection on which the group counts it as a member who takes something.
     pub(crate) present: Option<Place>,
-    /// Where it stands in the group's ring of members that take something, if it does.
+    /// Position of the member in the group's ring of members that accept messages, if it is in the ring.
     pub(crate) turn: Option<u64>,
-    /// Where the group stands in the line of those that had something for the member when it took nothing.
+    /// Position of the group in the member's list of groups that had a message when the member accepted none.
     pub(crate) hungry: Option<u64>,
 }
 
@@ -107,7 +107,7 @@ pub(crate) enum Live {
     Since(Place, MessageId),
 }
 
-/// A session's connection.
+/// The connection of a session.
 #[derive(Debug)]
 pub(crate) struct Online {
     pub(crate) place: Place,

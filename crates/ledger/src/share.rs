@@ -1,4 +1,4 @@
-//! Who is in a group, and which of its messages go to whom (MQTT 5.0, 4.8.2).
+//! Members of a group, and the distribution of its messages among them (MQTT 5.0, 4.8.2).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -524,7 +524,7 @@ impl Ledger {
         };
         if entry.is_recorded() {
             let removed = Record::Removed { queue: group.incarnation, message };
-            // What cannot be recorded may come twice after a restart, whose sessions are others.
+            // If this record is refused, another session may receive the message again after a restart.
             let _ = self.replies.commit(&[removed], to);
         }
         held.entry = None;

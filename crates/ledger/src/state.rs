@@ -1,4 +1,4 @@
-//! What would survive, in words.
+//! The state that would survive a restart, as text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};

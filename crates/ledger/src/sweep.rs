@@ -22,7 +22,7 @@ const TOPIC_BYTES: usize = 256 << 10;
 /// written with it do not wait for megabytes.
 const CLEARED_BYTES: usize = 16 << 10;
 
-/// Where the sweep is.
+/// State of the sweep for expired messages.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     next_ms: u64,
@@ -130,7 +130,7 @@ impl Ledger {
                 subtract(&self.gauges.queued_bytes, entry.size_bytes());
             }
             self.unpark(queue);
-            // What has gone may have been on its way from the disk, and what is behind it was not asked for.
+            // The removed message may have been in the middle of a read, and the messages behind it were not requested.
             self.lines.is_ready(queue);
         }
         next

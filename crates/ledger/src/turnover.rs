@@ -6,7 +6,7 @@ use base::Now;
 
 use crate::{Effects, Keeper, Ledger, Record};
 
-/// What was handed out to be copied and was not looked at yet. One for each [`Keeper`].
+/// Old records that were handed out for copying and not examined yet. Each [`Keeper`] has its own.
 #[derive(Debug, Default)]
 pub struct Turnover {
     old: VecDeque<Record<'static>>,

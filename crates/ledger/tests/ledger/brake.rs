@@ -148,7 +148,7 @@ fn a_reader_that_acknowledges_slowly_costs_others_one_second() {
     }
 }
 
-/// Where nobody else waits too: what its bound says then decides.
+/// If the publisher has no faster subscriber, the longer limit of five seconds applies.
 #[test]
 fn a_reader_that_acknowledges_slowly_costs_its_publisher_five_seconds() {
     for (filter, dispatch) in

@@ -43,7 +43,7 @@ fn what_is_retained_stays_when_its_bound_is_lowered() {
         stage.publish(&publisher, 1, &retained(topic, &payload, QOS_1));
         assert_eq!(stage.stored(&publisher)[0].1, ReasonCode::QuotaExceeded, "{topic}");
     }
-    // What takes no more than what it replaces is set, at any QoS.
+    // A value that is no larger than the value it replaces is stored, at any QoS.
     for (topic, qos) in [("a/1", QOS_1), ("a/2", QOS_0)] {
         stage.publish(&publisher, 2, &retained(topic, &[b'y'; 1_000], qos));
     }

@@ -72,7 +72,7 @@ fn the_sweep_waits_while_there_is_no_space_for_its_records() {
     assert_eq!(cleared(&stage), 1);
 }
 
-/// Where much has expired, the sweep goes on with the next step at once.
+/// When many values have expired, the sweep continues with the next step at once.
 #[test]
 fn the_sweep_does_not_rest_while_it_finds_something() {
     let mut stage = stage();
@@ -135,7 +135,7 @@ fn a_packet_with_many_filters_is_recorded_in_groups_that_fit_into_a_frame() {
     assert!(!state.contains("17"), "{state}");
 }
 
-/// What was taken of it before there was no space is given back: it is refused as a whole.
+/// Subscriptions recorded before the space ran out are undone: the packet is refused as a whole.
 #[test]
 fn a_packet_with_many_filters_that_is_refused_leaves_nothing_behind() {
     let mut stage = stage();
@@ -190,7 +190,7 @@ fn what_changes_nothing_is_not_recorded() {
         stage.received(&lasting, packet_id(id));
     }
     assert_eq!(records(&stage), before, "{:?}", stage.sink.groups);
-    // What is there is cleared once.
+    // An existing value is cleared once.
     stage.publish(&clean, 60, &retained("there", b"x", QOS_1));
     (61..70).for_each(|id| stage.publish(&clean, id, &retained("there", b"", QOS_1)));
     assert_eq!(cleared(&stage), 1);
