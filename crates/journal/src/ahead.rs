@@ -48,9 +48,9 @@ impl Batch {
     }
 }
 
-/// Who reads them.
+/// Source of the frames.
 pub(crate) enum Frames {
-    /// Who asks for them.
+    /// The frames are read when they are requested.
     Here(Recovery),
     /// A thread, some of them ahead.
     Ahead(Ahead),
@@ -111,7 +111,7 @@ impl Frames {
         }
     }
 
-    /// Who has read them.
+    /// Ends reading, and returns the recovery.
     pub(crate) fn end(self) -> Recovery {
         match self {
             Self::Here(recovery) => recovery,
@@ -130,7 +130,7 @@ fn read_all(
     batches: &SyncSender<Result<Batch, OpenError>>,
     returned: &Receiver<Batch>,
 ) -> Recovery {
-    // Who asks for no more has seen enough.
+    // A receiver that is gone needs no more frames.
     let _ = read_until_end(&mut recovery, batches, returned);
     recovery
 }

@@ -11,7 +11,7 @@ use crate::meta::Meta;
 use crate::segment::{self, BYTES_LEAST, FIRST_FRAME, PIECE_BYTES, Segment, SegmentHeader, length_for, name};
 use crate::{Damage, Fault, File, OpenError, Storage};
 
-/// What another journal has written is kept under this name in front of its own.
+/// Prefix of the names under which segments of another journal are kept.
 const ASIDE: &str = "foreign-";
 
 /// Makes it possible to read past this damage, as an error has named it, and returns how many bytes of the log are given up
@@ -172,7 +172,7 @@ impl<'a> Repair<'a> {
         Ok(u64::from(ends_at - begins_at))
     }
 
-    /// Where the frame begins that has the damage in it, and what it says if it is whole: then its records are not.
+    /// Returns the offset of the frame with the damage, and its header if that is whole: then its records are damaged.
     fn frame_with_damage(&self, segment: &Segment) -> Result<(u32, Option<Header>), OpenError> {
         let mut reader = FrameReader::default();
         let mut at = FIRST_FRAME;

@@ -8,12 +8,12 @@ use crate::File;
 pub(crate) const PAGE_BYTES: u32 = 4096;
 /// In front of the records of a frame.
 pub(crate) const HEADER_BYTES: u32 = 32;
-/// So much is read at once where frames are read one after the other.
+/// Number of bytes that are read at once when frames are read in order.
 const WINDOW_BYTES: u32 = 256 << 10;
 /// A longer payload is only read into memory after its checksum was found to be right. Nearly all frames are shorter.
 const TRUSTED_BYTES: u32 = 2 << 20;
 
-/// What a frame is.
+/// The content of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// It has whole groups of records.
@@ -24,8 +24,8 @@ pub(crate) enum Kind {
     Discarded = 3,
 }
 
-/// Where a frame is. It is part of both checksums, so that what an earlier life of the segment has left, or another
-/// journal, is never taken for a frame.
+/// The place of a frame. It is part of both checksums: remains of an earlier use of the segment, or of another journal,
+/// are never mistaken for a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) salt: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Place {
     pub(crate) offset: u32,
 }
 
-/// What stands in front of a frame.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,
@@ -73,8 +73,8 @@ impl Header {
         Self { kind: Kind::Records, payload_bytes: 0, oldest, synced: PAGE_BYTES }
     }
 
-    /// What stands at this place, if its checksum is right, the frame ends within the segment, and no segment behind it is
-    /// said to be the oldest; and the checksum of its payload.
+    /// Decodes the header at this place and the checksum of its payload. `None` if the header's checksum is wrong, the
+    /// frame exceeds the segment, or a later segment is named as the oldest.
     fn parse(front: &[u8], place: Place, segment_bytes: u32) -> Option<(Self, u32)> {
         let word = |at: usize| front.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
         if word(28)? != place.header_crc(&front[..28]) {
@@ -131,7 +131,7 @@ impl Place {
 #[derive(Default)]
 pub(crate) struct FrameReader {
     window: Vec<u8>,
-    /// Where the window begins.
+    /// Offset of the window in the segment.
     start: u32,
     /// The length of all payloads whose checksum was wrong though their header's was right, in bytes.
     rejected_bytes: u64,
@@ -202,7 +202,7 @@ impl FrameReader {
         Ok(Header::parse(front, place, segment_bytes).is_some())
     }
 
-    /// So many bytes from `offset` on; fewer where the file ends.
+    /// Returns `count` bytes from `offset` on; fewer at the end of the file.
     fn bytes(&mut self, file: &dyn File, offset: u32, count: u32) -> io::Result<&[u8]> {
         let has = |window: &[u8], start: u32| {
             offset >= start && u64::from(offset) + u64::from(count) <= u64::from(start) + window.len() as u64

@@ -43,9 +43,9 @@ pub struct Journal {
 /// Messages on their way back from the disk.
 #[derive(Default)]
 struct Fetching {
-    /// What waits for its own record to be written...
+    /// Requests that wait for their own record to be written.
     unwritten: Vec<Wanted>,
-    /// ... or for the end of the turn.
+    /// Requests that wait for the end of the turn.
     wanted: Vec<Wanted>,
     under_way: usize,
     fetched: VecDeque<Fetched>,
@@ -79,12 +79,12 @@ pub struct Opening {
     error: Option<OpenError>,
 }
 
-/// What is decoded next.
+/// The next record to decode.
 #[derive(Default)]
 struct Place {
-    /// In this frame of the batch...
+    /// Number of the frame in the batch.
     frame: usize,
-    /// ... at this offset.
+    /// Offset in this frame.
     offset: usize,
     /// It is in a group that has begun before it.
     is_inside: bool,
@@ -150,13 +150,13 @@ impl Opening {
         Ok((journal, committer, preparer, report))
     }
 
-    /// What was read; or what was damaged.
+    /// Reads the rest, and returns the report.
     pub(crate) fn into_report(mut self) -> Result<Report, OpenError> {
         self.look_at_rest()?;
         Ok(self.frames.end().report().clone())
     }
 
-    /// What nobody has asked for is at least looked at.
+    /// Reads the records that nobody has requested, to find damage.
     fn look_at_rest(&mut self) -> Result<(), OpenError> {
         self.records().for_each(drop);
         self.error.take().map_or(Ok(()), Err)
@@ -239,7 +239,7 @@ fn damage(at: u64, what: String) -> OpenError {
 }
 
 impl Journal {
-    /// How it is.
+    /// Returns the state of the log.
     #[must_use]
     pub fn status(&self) -> Status {
         self.log.status()
@@ -251,7 +251,7 @@ impl Journal {
         &self.log
     }
 
-    /// What the ledger holds takes so much in the journal, in bytes: see [`Log::set_live_bytes`].
+    /// Sets the size of the ledger's live records, in bytes: see [`Log::set_live_bytes`].
     pub fn set_live_bytes(&self, bytes: u64) {
         self.log.set_live_bytes(bytes);
     }

@@ -8,13 +8,13 @@ use protocol::{Durability, Instruments};
 
 use crate::{Log, Status};
 
-/// Shows a log.
+/// Instruments of a log.
 pub(crate) struct Panel {
     log: Arc<Log>,
     before: Mutex<Before>,
 }
 
-/// What was shown last, for rates.
+/// The values shown last, for rates.
 struct Before {
     at: Instant,
     groups: u64,

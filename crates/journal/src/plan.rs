@@ -1,4 +1,4 @@
-//! What is appended and not yet written, and where it will be written.
+//! Groups that are appended and not yet written, and their places in the log.
 //!
 //! A batch has its place as soon as it has its first group, and its place is in a segment whose space is there. So it is
 //! known when a group is appended whether it can be written, and nobody who was told that it can is disappointed.
@@ -34,7 +34,7 @@ pub(crate) struct Batch {
     pub(crate) urgency: Urgency,
 }
 
-/// Where a group is.
+/// Position and place of a group.
 pub(crate) struct Appended {
     pub(crate) lsn: Lsn,
     pub(crate) at: u64,
@@ -45,7 +45,7 @@ pub(crate) fn address(segment: u64, offset: u32) -> u64 {
     segment << 32 | u64::from(offset)
 }
 
-/// What [`address`] was made of.
+/// Splits an [`address`] into the segment and the offset.
 pub(crate) fn place(at: u64) -> (u64, u32) {
     let segment = at >> 32;
     (segment, u32::try_from(at - address(segment, 0)).unwrap_or_default())
@@ -57,7 +57,7 @@ pub(crate) struct Plan {
     closed: VecDeque<Batch>,
     /// The one behind them.
     open: Option<Batch>,
-    /// Where the next batch goes.
+    /// Segment of the next batch.
     pub(crate) segment: Arc<Segment>,
     offset: u32,
     /// Segments whose space is reserved, in order. They are behind `segment`, and the last but one is for news only as
@@ -79,7 +79,7 @@ pub(crate) struct Plan {
     pub(crate) urgency: Urgency,
     pub(crate) waiter: Waiter,
     pub(crate) no_space: Option<String>,
-    /// What all segments together can take, in bytes, with what was free on the disk when that was looked at last.
+    /// Maximum size of all segments together, in bytes, including the free space of the disk at the last check.
     pub(crate) limit_bytes: u64,
     /// There is space for few more segments, or for none.
     pub(crate) is_near_limit: bool,
@@ -91,7 +91,7 @@ pub(crate) struct Plan {
     pub(crate) is_lost: bool,
     /// Bytes of the oldest segment that were copied since its cleaning began.
     pub(crate) copied_bytes: u64,
-    /// What the ledger said last that is live, in bytes.
+    /// Live bytes in the last report of the ledger.
     pub(crate) live_bytes: u64,
     pub(crate) failure: Option<String>,
     held: Held,
@@ -108,7 +108,7 @@ struct Held {
     urgency: Urgency,
 }
 
-/// So many bytes of them.
+/// Maximum bytes of such groups.
 const HELD_BYTES_MAX: usize = 1 << 20;
 
 /// A group that is to be appended.
@@ -130,7 +130,7 @@ pub(crate) enum Occasion {
     Copies,
 }
 
-/// What the thread that commits waits for.
+/// The groups that the committing thread waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiter {
     Nobody,
@@ -290,7 +290,8 @@ impl Plan {
         })
     }
 
-    /// Whether copies still find what they need when so much more of the space is used. A group that shares a page costs nothing.
+    /// Whether copies still find what they need when so much more of the space is used. A group that shares a page
+    /// costs nothing.
     fn leaves_reserve(&self, used_bytes: u64, want: Want) -> bool {
         let kept_shares = match (want.purpose, want.occasion) {
             (Purpose::Copy, _) => return true,
@@ -353,9 +354,10 @@ impl Plan {
         self.is_near_limit && self.room_for_copies() < wanted_bytes
     }
 
-    /// So much of the segment is kept from these. When there is only one more and no space for another, news leave half, so
-    /// that the oldest can be copied whatever is in it. In the very last one some pages are for frames that say that an old
-    /// segment is not needed any more: they have no records, and without them there would never be space again.
+    /// Returns the bytes of the segment that are not available for this purpose. When only one more segment is left and
+    /// there is no space for another, news leave half of it, so that the oldest segment can be copied whatever its
+    /// content. In the very last segment some pages are reserved for frames without records, which say that an old
+    /// segment is not needed any more. Without these frames there would never be space again.
     fn kept(&self, group_bytes: usize, purpose: Purpose) -> u32 {
         let is_last = self.spares.is_empty() && group_bytes > 0;
         match purpose {
@@ -366,8 +368,8 @@ impl Plan {
         }
     }
 
-    /// News leave as much as copies of the oldest segment may take, with the spares, and half of this one: that much is for
-    /// what frees space, and for what is left over at the end of a segment because the next copy is too long for it.
+    /// News leave as much as copies of the oldest segment may take, with the spares, and half of this segment. The half
+    /// is for records that free space, and for the gap at the end of a segment when the next copy is too long for it.
     fn kept_from_news(&self) -> u32 {
         let room: u64 = self.spares.iter().map(|spare| u64::from(spare.room())).sum();
         let kept = (self.reserve_bytes() + u64::from(self.segment.bytes / 2)).saturating_sub(room);
@@ -418,7 +420,7 @@ impl Plan {
         self.offset + self.open.as_ref().map_or(0, Batch::frame_bytes)
     }
 
-    /// What copies may take of the segment that is written to and of the spares, in bytes.
+    /// Returns the bytes available to copies in the current segment and the spares.
     pub(crate) fn room_for_copies(&self) -> u64 {
         let offset = self.next_offset();
         let here = self.segment.room_ends().saturating_sub(offset);
@@ -557,7 +559,7 @@ impl Plan {
         self.segment.number >= segment
     }
 
-    /// Where the batch goes that is filled now.
+    /// Returns the offset of the batch that is filled now.
     pub(crate) fn offset(&self) -> u32 {
         self.offset
     }

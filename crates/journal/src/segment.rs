@@ -33,7 +33,7 @@ pub(crate) struct Segment {
     used_bytes: AtomicU32,
 }
 
-/// What stands at the front of a segment.
+/// The header of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) number: u64,
@@ -74,7 +74,7 @@ impl Segment {
         self.bytes - PAGE_BYTES
     }
 
-    /// What frames may take of all of it.
+    /// Returns the bytes available to frames in the whole segment.
     pub(crate) fn room(&self) -> u32 {
         room_of(self.bytes)
     }
@@ -123,7 +123,7 @@ impl SegmentHeader {
         (is_ours && is_whole && is_length(header.bytes)).then_some(header)
     }
 
-    /// What stands at the front of this file.
+    /// Reads the header of a segment from this file.
     pub(crate) fn read(file: &dyn File) -> io::Result<Option<Self>> {
         let mut front = [0; 64];
         let read = file.read_at(0, &mut front)?;
@@ -177,7 +177,7 @@ pub(crate) struct Filling {
     pub(crate) filled: u32,
 }
 
-/// So much is filled and synced at a time.
+/// Number of bytes that are filled and synced at a time.
 pub(crate) const PIECE_BYTES: u32 = 1 << 20;
 
 /// Written again and again.

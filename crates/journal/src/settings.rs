@@ -1,4 +1,4 @@
-//! What an operator may choose.
+//! Settings that an operator may choose.
 
 use protocol::Durability;
 
@@ -8,11 +8,11 @@ use crate::segment::{self, BYTES_MOST, FIRST_FRAME};
 
 /// A frame is not begun larger than this: reading it back takes that much memory.
 const FRAME_BYTES_MAX: u32 = 1 << 20;
-/// Segments do not double when fewer than so many of the doubled length would fit into the limit: what cannot be used
-/// because it is in one segment with what is needed, or is kept for copies, is a small part of the limit.
+/// Segments do not double if fewer than this number of the doubled length would fit into the limit. Space that cannot
+/// be used, because it shares a segment with needed records or is kept for copies, then is a small part of the limit.
 const SEGMENTS_LEAST: u64 = 16;
 
-/// What an operator may choose. Each of these can be changed from one start to the next.
+/// Settings that an operator may choose. Each of them can change from one start to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// The length of a segment while there are few, in bytes: whole pages of 4 KiB, at least 64 KiB. A group of records
@@ -20,9 +20,9 @@ pub struct Settings {
     pub segment_bytes_min: u32,
     /// The length of a segment when there are many, in bytes.
     pub segment_bytes_max: u32,
-    /// So much all segments may take, in bytes.
+    /// Maximum bytes of all segments together.
     pub disk_bytes_max: u64,
-    /// So much of the file system is left to others, in bytes.
+    /// Bytes of the file system that are left to others.
     pub free_bytes_min: u64,
     /// The most that anybody waits for: a weaker one than [`Fsync`](Durability::Fsync) saves the disk work.
     pub durability: Durability,

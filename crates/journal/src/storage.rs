@@ -1,4 +1,4 @@
-//! What the journal needs of a file system, so that a simulated one can stand in for it.
+//! File system operations of the journal, as traits that a simulated file system can implement.
 
 use std::io;
 use std::sync::Arc;

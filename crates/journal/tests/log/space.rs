@@ -52,7 +52,7 @@ fn what_frees_space_waits_for_a_slow_disk() {
     scene.reopen(disk, durable).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Where there is no space it does not wait for ever: nobody would be told.
+/// A group that frees space does not wait for ever for a full disk: nobody would be told.
 #[test]
 fn what_frees_space_does_not_wait_for_a_full_disk() {
     let mut scene = Scene::new(3);
