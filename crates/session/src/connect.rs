@@ -13,7 +13,7 @@ use crate::session::State;
 use crate::terms::Terms;
 use crate::{Session, Settings};
 
-/// What a client identifier was claimed with success for.
+/// The result of a successful claim on a client identifier.
 #[derive(Debug, Clone, Copy)]
 pub struct Accepted<'a> {
     /// The client's own identifier, or the one that it is given.
@@ -24,7 +24,7 @@ pub struct Accepted<'a> {
     pub unreleased: &'a [PacketId],
 }
 
-/// What a CONNECT asked for that matters to CONNACK only.
+/// Requests of a CONNECT that matter to CONNACK only.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
     /// The server had its own idea of the keep alive.
@@ -99,8 +99,8 @@ impl<T> Session<T> {
         }
     }
 
-    /// So many messages of QoS 1 and 2 may be under way to the client at a time [MQTT-3.3.4-9], as the settings said when
-    /// CONNECT came.
+    /// Returns the maximum number of messages of QoS 1 and 2 in flight to the client [MQTT-3.3.4-9], from the settings
+    /// at the time of CONNECT.
     #[must_use]
     pub fn window(&self) -> u16 {
         self.window
@@ -260,7 +260,7 @@ pub(crate) fn refused(
     let [statement_5, statement_3] = statements;
     let (statement, answer) = match version {
         Version::V5 => (statement_5, Answer::ConnAck(version, refusal)),
-        // Where no return code fits, nothing is said.
+        // A version without a fitting return code gets no answer.
         _ if refusal.return_code().is_none() => (statement_3, Answer::Nothing),
         _ => (statement_3, Answer::ConnAck(version, refusal)),
     };
