@@ -1,4 +1,4 @@
-//! What a shard knows of one connection.
+//! State of one connection in a shard.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -38,9 +38,9 @@ pub(crate) struct Client {
     /// Known from the claim of the client identifier on.
     pub(crate) subscriber: Option<Arc<Subscriber>>,
     pub(crate) filters: Filters,
-    /// What they hold of memory.
+    /// Memory of the subscriptions, in bytes.
     pub(crate) subscription_bytes: usize,
-    /// Where its last PUBLISH went.
+    /// Route of its last PUBLISH.
     pub(crate) route: Option<Box<Route>>,
     /// Why it is not read.
     pub(crate) blocked: Option<Box<Blocker>>,
@@ -48,7 +48,7 @@ pub(crate) struct Client {
     pub(crate) acknowledged: u64,
     /// Its acknowledgements are held back until a subscriber of its is not behind any more.
     pub(crate) is_held: bool,
-    /// What it takes to remember what it has sent, as it stands on the account.
+    /// Memory for topic aliases and exchanges of QoS 2, as charged to the account, in bytes.
     pub(crate) inbound_bytes: usize,
     /// Something waits for it because the process was full, and is tried again.
     pub(crate) is_stalled: bool,
@@ -77,7 +77,7 @@ pub(crate) struct Aside {
     pub(crate) recording: Option<Box<Recordings>>,
     /// Shared filters that the ledger was asked for.
     joining: Option<Box<Joining>>,
-    /// What has come out of its queue when its output, or the whole process, had no room.
+    /// Messages that left its queue when its output, or the whole process, had no room.
     pub(crate) deferred: Option<Box<Deferred>>,
     /// Messages of groups that are under way to it under numbers of its own.
     pub(crate) shares: Option<Box<Shares>>,
@@ -86,7 +86,7 @@ pub(crate) struct Aside {
     pub(crate) held_for: Option<u64>,
     /// The longest expiry of its session that its roles allow, in seconds.
     pub(crate) expiry_secs_max: Option<u32>,
-    /// What DISCONNECT has changed the session's expiry to.
+    /// The session expiry from DISCONNECT, in seconds.
     pub(crate) expiry_secs: Option<u32>,
     /// When its connection ends, because something of its could not be stored.
     pub(crate) ends_ms: Option<u64>,
@@ -297,7 +297,7 @@ impl Client {
         self.aside().joining.as_ref().map_or(0, |joining| joining.bytes)
     }
 
-    /// Where messages wait for its session when it is gone, if the session lasts.
+    /// Returns the queue of a lasting session, in which messages wait while the client is gone.
     pub(crate) fn queue(&self) -> Option<QueueId> {
         self.subscriber.as_ref()?.queue
     }
@@ -345,10 +345,10 @@ fn joining_bytes(filter: &str) -> usize {
 /// A message of a group, as the ledger knows it.
 pub(crate) type Share = (QueueId, EntryId);
 
-/// What comes with messages that wait: where they are from, if that is a group.
+/// Tag of a waiting message: the group it is from, if any.
 pub(crate) type Tag = Option<Share>;
 
-/// What groups have given to a client whose session ends with its connection.
+/// Messages that groups have given to a client whose session ends with its connection.
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
     /// Under way, by packet identifier.

@@ -136,7 +136,7 @@ impl Shard {
         reason: ReasonCode,
         to: &mut Outside<'_, impl Effects>,
     ) {
-        // Where a version has no code for it, nothing is said [3.1.1 MQTT-3.2.2-6].
+        // If the version has no return code for the reason, CONNACK is not sent [3.1.1 MQTT-3.2.2-6].
         let refusal = ConnectRefusal::try_from(reason).unwrap_or(ConnectRefusal::ServerUnavailable);
         self.send(id, &ConnAck::refused(refusal).into(), to);
         let why = match reason {

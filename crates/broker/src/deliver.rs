@@ -23,7 +23,7 @@ const BEHIND_MESSAGES: usize = 1_000;
 /// No fewer messages are too many for their bytes: a single message may be longer than that.
 const BEHIND_FEW: usize = 4;
 
-/// What a delivery has found among its receivers.
+/// Full subscribers among the receivers of a delivery.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// One of those whose output is over its mark.
@@ -253,7 +253,7 @@ impl Shard {
             let why = "there is no memory for the messages that wait for the client";
             return self.end_for_memory(id, why, to);
         }
-        // What a group lends is bounded by the group.
+        // Messages that a group lends are bounded by the group.
         let bound = if is_ours { client.waiting_bound(&self.settings) } else { Bound::of(&self.settings) };
         match client.session.wait_within(waiting, bound) {
             Wait::Waits => {

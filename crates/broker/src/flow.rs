@@ -1,4 +1,4 @@
-//! Who is not read, and when that ends: the shard's side of back pressure.
+//! The shard's side of back pressure: clients that are not read, and the events that end this.
 
 use std::sync::Arc;
 

@@ -14,7 +14,7 @@ const PATIENCE_MS: u64 = 5_000;
 const GIVEN_UP_MS: u64 = 60_000;
 /// One whose output is full without a break has so long before it is asked what that costs the others.
 const HELD_MS_MAX: u64 = 1_000;
-/// What a publisher waits for is looked at from the side of so many of those who wait.
+/// Maximum number of waiting publishers from whose side a subscriber is examined.
 const WITNESSES: usize = 4;
 
 /// Why a publisher is not read.
@@ -184,7 +184,7 @@ struct Track {
     still_ms: u64,
 }
 
-/// What the judge has to know of a watched subscriber.
+/// Facts about a watched subscriber that the judge needs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Reading {
     /// All bytes that its socket has taken.
@@ -193,7 +193,7 @@ pub(crate) struct Reading {
     pub(crate) acknowledged: u64,
     /// It is sent nothing of QoS 1 and 2 before it acknowledges something.
     pub(crate) is_window_full: bool,
-    /// What waits for it, in bytes.
+    /// Bytes that wait for it.
     pub(crate) waiting: usize,
 }
 
@@ -208,7 +208,7 @@ struct Progress {
     holds_others: bool,
 }
 
-/// What becomes of a watched subscriber.
+/// The judgement about a watched subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It makes no progress worth waiting for.
@@ -311,7 +311,7 @@ impl Judge {
 }
 
 impl Watched {
-    /// What it has done since the last look.
+    /// Returns its progress since the last look.
     fn look(&mut self, reading: &Reading, now_ms: u64) -> Progress {
         let gauge = &self.subscriber.gauge;
         let (is_over, is_behind) = (gauge.level() == Level::Over, gauge.is_behind());
@@ -336,7 +336,8 @@ impl Watched {
         if now_ms - self.moved_ms >= GIVEN_UP_MS {
             return Some(Verdict::GivenUp);
         }
-        // What waits for acknowledgements waits for a second at the most, and then goes on: they may take their time.
+        // Publishers wait at most a second for a subscriber that is behind with acknowledgements, and then go on. Such
+        // a subscriber gets the longer time.
         let measures = [
             (progress.taken, taken, &self.taken, HELD_MS_MAX),
             (progress.acknowledged, acknowledged, &self.acknowledged, PATIENCE_MS),
@@ -357,7 +358,7 @@ impl Watched {
 }
 
 impl Track {
-    /// What was added since the last look, if that is a measure now.
+    /// Returns the increase since the last look, if it is a measure now.
     fn look(&mut self, value: u64, is_measure: bool, now_ms: u64) -> Option<u64> {
         let progress = value.wrapping_sub(self.seen);
         if progress > 0 || !is_measure {

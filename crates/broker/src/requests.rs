@@ -55,7 +55,7 @@ impl Kind {
 }
 
 impl Request {
-    /// What it holds of memory.
+    /// Returns the memory of the request, in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -181,7 +181,7 @@ impl Shard {
         left
     }
 
-    /// What was taken in is written with everything else of this turn.
+    /// Adds a part of a request. Its changes are written with all other changes of this turn.
     fn push_part(&mut self, id: ConnectionId, part: Part, asks: Asks) {
         if asks.is_empty() && !part.is_last {
             return self.changes.line.push_back(id);
@@ -201,7 +201,8 @@ impl Shard {
         left: &mut usize,
     ) -> Vec<Result<Granted, SubAckReason>> {
         let Some(client) = self.clients.get(id) else { return Vec::new() };
-        // What is a lasting session's stays when its client has left; and who has much stays connected as long as it likes.
+        // The subscriptions of a lasting session stay when its client has left. A client with many subscriptions can
+        // stay connected for as long as it likes.
         let is_kept = client.queue().is_some() || client.subscription_bytes > Budget::WAITING_BYTES_ALLOWED;
         let budget = self.tally.budget();
         let is_tight = if is_kept { budget.is_tight_to_keep() } else { budget.is_tight() }

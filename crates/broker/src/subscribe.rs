@@ -31,7 +31,7 @@ const OPENING_MAX: usize = 1_000;
 /// Units of work under one lock of the index: filters, and 256 bytes of filter. Others wait for the lock.
 const UNITS_PER_LOCK: usize = 256;
 
-/// What is to be written to the index.
+/// Changes that are to be written to the index.
 #[derive(Debug)]
 pub(crate) struct Changes {
     pub(crate) pending: Vec<Pending>,
@@ -39,7 +39,7 @@ pub(crate) struct Changes {
     pub(crate) line: VecDeque<ConnectionId>,
     /// They go on when the ledger has read its commands.
     pub(crate) waits_for_ledger: bool,
-    /// So much more may be taken in during this turn, of packets that have just been read.
+    /// Units that may still be processed during this turn, of packets that have just been read.
     pub(crate) units: usize,
     /// Answers to what is written; kept for its memory.
     answers: Vec<(ConnectionId, Recording)>,
@@ -393,7 +393,7 @@ impl Shard {
                 places.push(reasons.len() - 1);
             }
             if is_shared {
-                // What is retained is not for groups (MQTT 5.0, 4.8.2).
+                // Groups do not receive retained messages (MQTT 5.0, 4.8.2).
                 shared.push(filter);
                 continue;
             }
@@ -531,7 +531,7 @@ impl Shard {
         }
     }
 
-    /// SUBACK or UNSUBACK.
+    /// Sends SUBACK or UNSUBACK.
     fn acknowledge_changes(
         &mut self,
         id: ConnectionId,

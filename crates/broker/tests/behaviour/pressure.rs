@@ -303,7 +303,7 @@ fn a_client_that_takes_nothing_for_a_minute_is_ended() {
     assert_eq!(world.counters[0].ended_stuck.value(), 2);
 }
 
-/// So many messages behind a window of ten are more than should wait.
+/// Number of messages behind a window of ten that is above the mark.
 const TOO_MANY: u16 = 1_020;
 
 fn small_windows(shards: usize) -> World {

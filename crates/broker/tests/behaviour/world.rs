@@ -88,7 +88,7 @@ pub(crate) struct Outside {
 
 #[derive(Default)]
 pub(crate) struct Socket {
-    /// What was sent and not read by the test.
+    /// Bytes that were sent and not read by the test.
     pub(crate) sent: Vec<u8>,
     unparsed: Vec<u8>,
     pub(crate) paused: bool,
@@ -99,7 +99,7 @@ pub(crate) struct Socket {
     /// Something has arrived that was not read.
     pub(crate) has_unread: bool,
     taken: u64,
-    /// What the account has of the packet that has begun to come.
+    /// The charge for the beginning of a packet.
     partial: Option<Charge>,
 }
 
@@ -232,10 +232,10 @@ impl Effects for Outside {
     }
 }
 
-/// Where the records go.
+/// The disk to which records are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Disk {
-    /// What was taken is as safe as it gets.
+    /// Records are durable as soon as they are written.
     #[default]
     Fast,
     /// Everything is taken, and nothing is durable.
@@ -423,7 +423,7 @@ impl World {
         self.index.len()
     }
 
-    /// What the ledger holds and has done.
+    /// Returns the levels and counters of the ledger.
     pub(crate) fn ledger(&self) -> Arc<protocol::Gauges> {
         self.ledger.gauges()
     }
@@ -627,7 +627,7 @@ impl World {
         has_read
     }
 
-    /// What a client has received since the last look, as a trace prints it.
+    /// Returns the packets that a client has received since the last look, as a trace prints them.
     pub(crate) fn packets(&mut self, peer: Peer) -> Vec<String> {
         let sent = std::mem::take(&mut self.socket(peer).sent);
         trace(&sent, peer.version)
