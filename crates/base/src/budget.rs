@@ -26,7 +26,7 @@ const FEW_SUBSCRIPTIONS_PART: usize = 1_024;
 /// The purposes, each with its topic below `$SYS/broker/memory/`.
 macro_rules! purposes {
     ($($(#[doc = $text:literal])+ $name:ident: $topic:literal,)+) => {
-        /// Purpose of memory.
+        /// The purpose for which memory is charged.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Purpose { $($(#[doc = $text])+ $name,)+ }
 

@@ -171,7 +171,7 @@ impl Members {
         owner.place().map(|place| (member.clone(), place))
     }
 
-    /// Replaces the list.
+    /// Replaces the list of members.
     pub fn set(&self, list: Vec<Member>) {
         let mut members = MemberList::default();
         list.into_iter().for_each(|member| members.put(member));
