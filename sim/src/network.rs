@@ -69,7 +69,7 @@ pub(crate) struct Link {
     is_of_ended_process: bool,
 }
 
-/// What one side does with its end.
+/// The state of one end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Open,
@@ -79,11 +79,11 @@ enum End {
     Silent,
 }
 
-/// What a read came to.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Read {
     Bytes(Vec<u8>),
-    /// Nothing now.
+    /// There are no bytes now.
     Nothing,
     /// The other side writes no more, and everything was read.
     EndOfStream,
@@ -193,7 +193,7 @@ impl Network {
     }
 }
 
-/// The client's side.
+/// Methods for the client's side.
 impl Network {
     pub(crate) fn client_writes(&self, id: LinkId, bytes: &[u8]) {
         self.with(id, |link, _| {
@@ -261,7 +261,7 @@ impl Network {
         self.knocking(shard) > 0 || shard == 0 && is_at_door()
     }
 
-    /// How many do.
+    /// Returns the number of connections that a shard has not accepted.
     pub(crate) fn knocking(&self, shard: usize) -> usize {
         self.0.borrow().knocking[shard].len()
     }
@@ -278,7 +278,7 @@ impl Network {
         self.with(id, |link, now_ms| link.change(now_ms) != Readiness::default())
     }
 
-    /// Announces it.
+    /// Announces the change, and returns it.
     pub(crate) fn take_change(&self, id: LinkId) -> Readiness {
         self.with(id, |link, now_ms| {
             let change = link.change(now_ms);
@@ -342,7 +342,7 @@ impl Network {
     }
 }
 
-/// The broker's side.
+/// Methods for the broker's side.
 impl Network {
     pub(crate) fn broker_reads(&self, id: LinkId, bytes_max: usize) -> Read {
         self.with(id, |link, now_ms| {

@@ -1,4 +1,4 @@
-//! What a run is like, drawn from its seed before it begins.
+//! Parameters of a run, drawn from its seed before it begins.
 
 use base::{Dispatch, Key};
 use ledger::QueueFull;
@@ -35,10 +35,10 @@ pub(crate) struct Scenario {
     pub(crate) clients: Vec<Profile>,
     pub(crate) topics: Vec<Topic>,
     pub(crate) filters: Vec<Filter>,
-    /// So many steps are made before everybody is well again.
+    /// Number of steps before all faults end.
     pub(crate) steps: u64,
     pub(crate) weather: Weather,
-    /// The largest payload.
+    /// Length of the largest payload.
     pub(crate) payload_bytes_max: usize,
     /// A client reads so much at a time at the most.
     pub(crate) reads_bytes_max: usize,
@@ -48,7 +48,7 @@ pub(crate) struct Scenario {
     pub(crate) is_left_alone: bool,
 }
 
-/// What a run is about.
+/// The subject of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Everything but the space: the log has all that it wants, or suddenly none.
@@ -133,7 +133,7 @@ pub(crate) struct Profile {
     pub(crate) fresh_per_mille: usize,
 }
 
-/// What a client leaves behind.
+/// The will of a client.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WillPlan {
     pub(crate) topic: usize,
@@ -296,7 +296,7 @@ impl Scenario {
             filters,
             steps: *random.pick(&[1_000, 3_000, 3_000, 10_000, 30_000]),
             weather: weather(random),
-            // What does not fit into any queue is refused for ever.
+            // A message that fits into no queue is refused for ever.
             payload_bytes_max: *random.pick(if ledger.queue_bytes_max < 10_000 {
                 &[8, 60, 300]
             } else {

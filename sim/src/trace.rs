@@ -1,4 +1,4 @@
-//! What happened, for people.
+//! Events of a run, for people.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,7 +14,7 @@ pub(crate) struct Trace {
     pub(crate) now_ms: u64,
 }
 
-/// What becomes of events.
+/// The handling of events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// They are not even put into words.
@@ -24,7 +24,7 @@ pub(crate) enum Mode {
     Keep(usize),
     /// They are printed as they happen.
     Print,
-    /// They are hashed.
+    /// They are hashed into a digest.
     Digest,
 }
 

@@ -41,7 +41,7 @@ const LOAD_MS: u64 = 30_000;
 const IN_PARTS_BYTES: usize = 256 << 10;
 /// A message takes at most so much memory beside its payload.
 const MESSAGE_BYTES: usize = 1_000;
-/// So many pieces of its work the thread does that sees to the space, while the other one commits once.
+/// Maximum number of pieces of work of the preparing thread during one commit of the other thread.
 const PIECES_MAX: usize = 40;
 /// An operator raises the limit of a log by this factor...
 const TIMES_MORE: u64 = 3;
@@ -73,7 +73,7 @@ pub(crate) struct World {
     ends_ms: Option<u64>,
     clients: Vec<Client>,
     most: Most,
-    /// Where the space is what matters.
+    /// The judge of the space, in a run with a bounded log.
     space: Option<SpaceJudge>,
     /// The disk is slow.
     slow_until_ms: u64,
@@ -173,7 +173,7 @@ impl World {
         self.disk.ignore_syncs();
     }
 
-    /// The last events.
+    /// Returns the last events.
     pub(crate) fn trace(&self) -> &Trace {
         &self.scene.trace
     }
@@ -373,7 +373,7 @@ impl World {
 
     fn start(&mut self) {
         note!(self.scene.trace, ("world"), "the process begins");
-        // Who knocked while nobody was there was turned away.
+        // Clients that connected while no process was running were turned away.
         self.scene.network.broker_is_gone(|_| 0);
         if self.tally.crashes > 0 || self.space.is_none() {
             self.scenario.change_settings(&mut self.random);
@@ -421,7 +421,7 @@ impl World {
         self.clients[client].act(mood, &self.scenario, &mut self.scene, &mut self.random)
     }
 
-    /// What must be true at any moment.
+    /// Checks the conditions that must be true at any moment.
     fn check(&mut self) -> Result<(), String> {
         if let Some(failure) = self.scene.oracle.failure() {
             return Err(failure.to_owned());
@@ -584,7 +584,7 @@ impl World {
         self.scene.pass(next.map_or(1_000, |at_ms| (at_ms - now_ms).clamp(1, 1_000)));
     }
 
-    /// What is not finished though everybody is well.
+    /// Returns a description of unfinished work, though everything works.
     fn unfinished(&self) -> Option<String> {
         let client = self.clients.iter().find_map(Client::unfinished);
         client.or_else(|| {
@@ -691,7 +691,7 @@ impl World {
         }
     }
 
-    /// What is left of the space when nothing has happened for long.
+    /// Checks the space that is used when nothing has happened for long.
     fn settle_space(&self) -> Result<(), String> {
         let (Some(space), Some(process)) = (&self.space, &self.process) else { return Ok(()) };
         space.settle(process.space(), self.disk.largest_bytes(), self.disk.used_bytes())
@@ -775,7 +775,7 @@ impl World {
         if whole == bodiless { Ok(()) } else { Err(difference(&whole, &bodiless)) }
     }
 
-    /// What is on the disk, which is not changed by that.
+    /// Returns the records on the disk, which is not changed.
     fn records(&self) -> Result<Vec<Addressed<'static>>, OpenError> {
         Ok(self.open()?.records().collect())
     }

@@ -1,4 +1,4 @@
-//! What a client does when it has its turn.
+//! Actions of a client in its turn.
 
 use session::Details;
 use session::client::{Outgoing, Publishing as Sending};
@@ -14,7 +14,7 @@ use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::scene::Scene;
 
-/// So much may wait to be read by the broker before a client stops writing.
+/// Maximum bytes that the broker has not read, before a client stops writing.
 const UNREAD_BYTES_MAX: usize = 2_000;
 
 /// The same under a load.
@@ -31,7 +31,7 @@ struct Draft {
     expires_secs: Option<u32>,
 }
 
-/// What clients are up to.
+/// The kinds of actions that clients choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mood {
     /// Everything that is allowed, and connections that end in all ways.

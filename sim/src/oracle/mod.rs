@@ -37,7 +37,7 @@ type Tick = u64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct MessageNo(pub(crate) u32);
 
-/// What is known of a message.
+/// Facts about a message.
 #[derive(Debug)]
 struct Message {
     publisher: usize,
@@ -60,7 +60,7 @@ struct Message {
     will: Option<Will>,
 }
 
-/// What is known of a message that is a will.
+/// Facts about a message that is a will.
 #[derive(Debug)]
 struct Will {
     delay_secs: u32,
@@ -97,7 +97,7 @@ pub(crate) struct Oracle {
     is_shared: Vec<bool>,
     /// Not all messages of topics that have retained values are retained.
     has_plain: bool,
-    /// What a publisher sends to a group keeps its order.
+    /// Messages from one publisher to a group keep their order.
     is_key_ordered: bool,
     /// How often the process has ended without warning.
     crashes: usize,
@@ -188,7 +188,7 @@ impl Oracle {
     }
 }
 
-/// What publishers do and hear.
+/// Events of publishers: publications and acknowledgements.
 impl Oracle {
     /// A client publishes, or hands over a message that will be published when it can be.
     pub(crate) fn published(&mut self, publishing: Publishing) -> MessageNo {

@@ -1,19 +1,19 @@
-//! What a bound on the log must not cost: where there is little that is live, nobody is refused for long, and the log is
-//! no longer than it may be, and not much longer than it has to be when nothing happens.
+//! Limits on the cost of a bounded log. While few records are live, no message is refused for long. The log is never
+//! longer than its limit, and not much longer than necessary when nothing happens.
 
 use journal::{SEGMENTS_BEYOND_LIMIT, Settings};
 
 use crate::broker::Space;
 
-/// So long somebody may be refused, in milliseconds...
+/// Maximum time for which records may be refused, in milliseconds, if everybody had enough turns meanwhile.
 const REFUSED_MS: u64 = 5_000;
-/// ... if everybody has had so many turns meanwhile.
+/// Number of rounds in which everybody must have had a turn before a refusal is a failure.
 const REFUSED_TURNS: u64 = 20;
 /// A limit has so many of the shortest segments at least.
 const SEGMENTS_MIN: u64 = 8;
 /// A limit has so many of the shortest segments at least where half of it may be live.
 const SEGMENTS_OF_HALF: u64 = 32;
-/// What is in the directory beside segments, in bytes.
+/// Bytes in the directory beside segments.
 const OTHER_BYTES: u64 = 4_096;
 
 /// The judge of the space.
@@ -24,12 +24,12 @@ pub(crate) struct SpaceJudge {
     is_fair: bool,
     /// With more that is live there is no promise either.
     live_bytes_most: u64,
-    /// What the directory may take: more than the limit if an operator has lowered that.
+    /// Maximum bytes of the directory: more than the limit if an operator has lowered it.
     allowed_bytes: u64,
     /// When somebody was refused for the first time since something was taken.
     refused: Option<Refused>,
     before: Space,
-    /// Of everybody.
+    /// Number of rounds in which everybody had a turn.
     turns: u64,
 }
 
@@ -164,7 +164,7 @@ mod tests {
         assert!(judge.takes(LIMIT_BYTES + (256 << 10), 64 << 10).is_err());
     }
 
-    /// What is said of a second refusal so many milliseconds and turns after the first.
+    /// Returns the judgement about a second refusal, this number of milliseconds and turns after the first.
     fn second(space: Space, is_hindered: bool, ms: u64, turns: u64) -> Result<(), String> {
         let mut judge = judge(0);
         assert_eq!(judge.look(Space { refused: 1, ..space }, is_hindered, 7), Ok(()));

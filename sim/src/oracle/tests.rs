@@ -1,4 +1,4 @@
-//! What the judge must find, and what it must let pass.
+//! Findings that the judge must report, and events that it must accept.
 
 use ledger::QueueOf;
 use wire::RetainHandling;
