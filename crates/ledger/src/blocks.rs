@@ -116,7 +116,7 @@ impl<T> Blocks<T> {
         }
     }
 
-    /// Without the last ones, so that at most so many are left.
+    /// Removes the last entries, so that at most this number are left.
     pub(crate) fn truncate(&mut self, len: usize) {
         let behind = len.saturating_sub(self.first.len());
         self.first.truncate(len);

@@ -77,7 +77,7 @@ pub enum Found {
     Message(Message),
     /// Something else by now: the record was copied, and its address has changed.
     Moved,
-    /// Nothing that can be read, or ever will be: whoever keeps the records tells the operator. Its queue goes no further.
+    /// Nothing that can be read, or ever will be: the keeper of records tells the operator. Its queue goes no further.
     Damaged,
 }
 
@@ -105,8 +105,8 @@ impl Bodies {
         }
     }
 
-    /// Whether messages may be asked for. Where no memory is left, one message is on its way at a time: to bring messages to
-    /// their readers may be the only way to less.
+    /// Whether messages may be requested. When no memory is left, one message is read at a time: delivering messages to
+    /// their readers may be the only way to free memory.
     pub(crate) fn may_ask(&self, budget: &Budget) -> bool {
         self.has_room() && budget.may_read_back() && (self.under_way_bytes == 0 || !budget.is_full())
     }
@@ -155,8 +155,8 @@ impl Ledger {
         }
     }
 
-    /// Asks for the first messages of a queue that are not in memory. Where no memory is left, it asks for one that a reader
-    /// takes at once: what was read would otherwise stay, and take more with each reader that does not go on.
+    /// Requests the first messages of a queue that are not in memory. When no memory is left, it requests one that a
+    /// reader accepts at once: any other would stay in memory, and each reader that does not go on would use more.
     pub(crate) fn want_first(&mut self, queue: QueueId, to: &mut impl Effects) {
         let is_full = self.tally.budget().is_full();
         if is_full && !self.has_reader(queue) {

@@ -414,7 +414,7 @@ mod tests {
         assert_eq!((MARK.weight(1), MARK.weight(500), MARK.worth()), (100, 500, 1_000));
     }
 
-    /// A reader that took so much in the second for which it was waited for, and is in its trial.
+    /// A reader that made this progress in the second for which publishers waited, and is in its trial.
     fn tried_after(taken: usize) -> Patience {
         let mut patience = Patience::default();
         patience.arrive(100, true, MARK, 0);

@@ -383,7 +383,7 @@ impl Ledger {
         self.disconnect(id);
     }
 
-    /// Takes a session off its connection. What a group has lent it goes back.
+    /// Takes a session off its connection. Messages that a group has lent to it go back.
     pub(crate) fn disconnect(&mut self, id: QueueId) {
         let session = self.lines.session_mut(id).expect("a session that lasts is there until it has ended");
         if session.online.take().is_none_or(|online| !online.is_open) {

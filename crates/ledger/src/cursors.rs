@@ -40,8 +40,9 @@ fn is_short(queue: &Queue, bounds: Bounds) -> bool {
 
 /// The cursors of all connections.
 ///
-/// Each makes a step when its shard gives it credit. What a step finds goes to the shard; for a session that lasts, only
-/// what is sent at QoS 0. The rest goes into the session's queue, once the shard has taken that in:
+/// Each makes a step when its shard gives it credit. The messages that a step finds go to the shard; for a session that
+/// lasts, only those that are sent at QoS 0. The others go into the session's queue, once the shard has received the
+/// first part:
 ///
 /// ```text
 ///           Credit             found nothing of QoS 0
@@ -353,7 +354,8 @@ impl Ledger {
         }
     }
 
-    /// Nothing is left to be found. What is not recorded now is found again when the client comes back.
+    /// Ends a cursor that finds nothing more. If this is not recorded now, the values are found again when the client
+    /// comes back.
     fn end_cursor(&mut self, key: WalkKey, queue: QueueId, to: &mut impl Effects) {
         let (walk, _, session) = self.running(key, queue);
         let filter = walk.cursor.filter.clone();

@@ -56,7 +56,7 @@ pub(crate) struct Keeping<'a> {
 }
 
 impl<'a> Keeping<'a> {
-    /// A message that goes into so many queues; `live` counts it if it is on the record. With an address it need not stay
+    /// A message for this number of queues; `live` counts it if it is on the record. With an address it need not stay
     /// in memory.
     pub(crate) fn new(
         message: &'a Arc<Message>,
@@ -72,7 +72,7 @@ impl<'a> Keeping<'a> {
         Self { message: Some(message), size_bytes, address, live, shared }
     }
 
-    /// A message of so many bytes that is on the record and stays there.
+    /// A message of this size that is on the record and stays there.
     pub(crate) fn away(
         size_bytes: usize,
         expires_unix_ms: Option<u64>,
@@ -187,7 +187,7 @@ impl Entry {
         self.address
     }
 
-    /// Its record was copied there. Where it was not known where it stands, it stays in memory.
+    /// Sets the new address after the record was copied. A message without an address stays in memory.
     pub(crate) fn set_address(&mut self, address: Option<Address>) {
         if self.address.is_some() && address.is_some() {
             self.address = address;

@@ -199,7 +199,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Sends messages that wait. What becomes of them is recorded together.
+    /// Sends messages that wait. Their outcomes are recorded together.
     fn send(
         &mut self,
         id: QueueId,

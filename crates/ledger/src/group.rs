@@ -127,7 +127,7 @@ impl Group {
         self.lanes.as_ref().map_or(!self.ring.is_empty(), |lanes| lanes.has_turns())
     }
 
-    /// Whether so many members have had their turns that it is the first one's again.
+    /// Whether enough members have had their turns that it is the first one's turn again.
     pub(crate) fn is_round(&self, turns: usize) -> bool {
         turns > 0 && turns >= self.ring.turns.len()
     }
@@ -169,7 +169,8 @@ impl Group {
         returned.next().and(stopped)
     }
 
-    /// At most so many messages that came back, behind `after`, and the last of them, unless it is the last of all.
+    /// Returns at most this number of messages that came back, behind `after`, and the last of them, unless it is the
+    /// last of all.
     pub(crate) fn returned_behind(
         &self,
         after: Option<MessageId>,
@@ -265,7 +266,7 @@ impl Inherited {
         self.bytes = self.bytes.min(queue.bytes());
     }
 
-    /// Whether it is at most so much.
+    /// Whether it is at most this number of messages and bytes.
     pub(crate) fn is_within(self, messages: usize, bytes: usize) -> bool {
         self.messages <= messages && self.bytes <= bytes
     }

@@ -176,8 +176,8 @@ impl InFlight {
         self.exchanges.iter().find(|exchange| own(exchange) == Some(message))
     }
 
-    /// Messages go out again in the order of their numbers, whatever the order of their records: those may be copies. So
-    /// those of one topic keep their order [MQTT-4.6.0-6].
+    /// Messages go out again in the order of their numbers, not of their records, which may be copies. Messages of one
+    /// topic thus keep their order [MQTT-4.6.0-6].
     pub(crate) fn restore_order(&mut self) {
         let message = |exchange: &Exchange| match &exchange.state {
             State::Own(id, _) => Some(*id),

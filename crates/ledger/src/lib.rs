@@ -1,15 +1,14 @@
-//! The ledger: the one writer of what must last, must be unique, or must have one order.
+//! The ledger: the one writer of state that must last, must be unique, or must have one order.
 //!
 //! Client identifiers, sessions that outlive their connections with their queues, shared subscriptions, retained
-//! messages and wills need one answer each: who holds this identifier, which value won, which member got this message,
-//! was that will sent, is this queue full. One state machine gives it, without locks and without depending on how many
-//! shards ask. [`Command`]s go in, [`Reply`]s come out through [`Effects`]; what a shard posts before another of its
-//! commands is carried out before it.
+//! messages and wills need one answer each. The questions are: which connection has this identifier, which value won,
+//! which member got this message, was this will sent, is this queue full. One state machine gives the answer, without
+//! locks and without depending on the number of shards that ask. [`Command`]s go in, and [`Reply`]s come out through
+//! [`Effects`]. Commands of one shard are handled in the order in which they are posted.
 //!
-//! What must survive goes out as [`Record`]s, in groups that are kept whole or not at all. The ledger changes when a group
-//! has been taken; whoever was promised something is told once it is as safe as its connection wants it to be
-//! ([`progress`](Ledger::progress)). The
-//! records alone make the same ledger again: [`Ledger::recover`].
+//! State that must survive goes out as [`Record`]s, in groups that are kept whole or not at all. The ledger changes
+//! when a group has been taken. A connection is told about a promise once it is as safe as the connection wants it to
+//! be ([`progress`](Ledger::progress)). The records alone make the same ledger again: [`Ledger::recover`].
 
 #![forbid(unsafe_code)]
 
@@ -311,8 +310,8 @@ impl Ledger {
         }
     }
 
-    /// Does what was put off, at most about a thousand units of it: feeds those who take something, ends what has
-    /// expired, publishes wills whose time has come, goes on with cursors.
+    /// Does postponed work, at most about a thousand units of it: sends messages to readers that accept them, ends
+    /// sessions and messages that have expired, publishes wills whose time has come, continues cursors.
     pub fn work(&mut self, now: Now, to: &mut impl Effects) {
         self.look_at_clock(now);
         self.replies.withheld.release_due(now.monotonic_ms, to);
@@ -376,7 +375,7 @@ impl Ledger {
         .min()
     }
 
-    /// Posts an answer when everything is safe that was committed so far; so those to one connection keep their order.
+    /// Posts an answer when all records committed before it are safe. Answers to one connection thus keep their order.
     fn answer(&mut self, answer: Answer, now: Now, to: &mut impl Effects) {
         let connection = answer.reply.connection();
         let place = connection.map(|connection| Place { shard: answer.shard, connection });
@@ -469,7 +468,7 @@ impl Ledger {
         set(&self.gauges.groups, self.lines.groups_len());
     }
 
-    /// Records that were committed and wait to be written take so much memory, in bytes.
+    /// Sets the memory of committed records that wait to be written, in bytes.
     pub(crate) fn settle_pending(&mut self, bytes: usize) {
         if bytes != self.tally.held_bytes(Purpose::Journal) {
             self.tally.set(Purpose::Journal, bytes);

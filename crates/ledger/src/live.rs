@@ -50,7 +50,7 @@ impl Live {
         self.0.in_memory.load(Ordering::Relaxed)
     }
 
-    /// A message of so many bytes, until it is dropped.
+    /// Counts a message of this number of bytes, until the count is dropped.
     pub(crate) fn count(self, bytes: usize) -> LiveBytes {
         self.count_until(bytes, None)
     }

@@ -26,7 +26,8 @@ use protocol::{Publish, Reply};
 /// of the same group.
 const DROPPED_AT_A_TIME: usize = 1_000;
 
-/// While memory is short, a session that lasts may have so many exchanges of QoS 2 open: less than it takes itself.
+/// Maximum number of open QoS 2 exchanges of a lasting session while memory is short. They take less memory than the
+/// session.
 const UNRELEASED_ALLOWED: usize = 4;
 
 /// A message with everything that decides its way.
@@ -292,8 +293,8 @@ impl Ledger {
                 || self.retained.shrinks_with(message))
     }
 
-    /// Whether somebody who can be told has to hear that there is no memory for a message. Where memory is short there is
-    /// some for what leaves again at once, as long as there is any.
+    /// Whether a publisher that can be told has to hear that there is no memory for a message. Under memory pressure,
+    /// messages that can be sent immediately are still accepted, as long as any memory is left.
     fn lacks_memory(&self, message: &Message, is_retained: bool, plan: &[Planned]) -> bool {
         if message.qos() == Qos::AtMostOnce {
             return false;
@@ -507,7 +508,7 @@ impl Ledger {
         self.remove_session(id, WillFate::Due);
     }
 
-    /// Gives those who are connected their copies at once.
+    /// Posts the copies for connected subscribers at once.
     fn post_live(&self, message: &Arc<Message>, targets: &Targets, stored: bool, to: &mut impl Effects) {
         let qos = message.qos();
         for (shard, list) in &targets.shards {

@@ -16,8 +16,8 @@ const GAPS_KEPT: usize = 64;
 /// are; to find one in the middle, the logarithm.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// By number, ascending. Where a message was taken from the middle, a gap stays until its turn comes, or there are more
-    /// gaps than messages; the first is no gap.
+    /// Entries by number, ascending. When a message is taken from the middle, a gap stays until its turn comes, or
+    /// until there are more gaps than messages. The first entry is no gap.
     places: Blocks<(MessageId, Option<Entry>)>,
     /// While records are read: messages that came behind later ones, since their records were copied.
     late: BTreeMap<MessageId, Entry>,
@@ -116,7 +116,7 @@ impl Queue {
         }
     }
 
-    /// Whether the first message, or one about so many places behind it, is on disk alone.
+    /// Whether the first message, or the one about this number of places behind it, is on disk alone.
     pub(crate) fn is_away_within(&self, places: usize) -> bool {
         let last = places.min(self.places.len().saturating_sub(1));
         let is_away = |place: usize| match self.places.get(place) {

@@ -292,7 +292,7 @@ pub struct WillRecord<'a> {
     pub id: MessageId,
     /// The message to publish.
     pub message: Cow<'a, Arc<Message>>,
-    /// It waits for so long after the connection, in seconds.
+    /// Will Delay Interval after the connection, in seconds.
     pub delay_secs: u32,
 }
 
@@ -328,8 +328,8 @@ pub struct Granted {
 }
 
 impl Record<'_> {
-    /// Whether something is true from here on that is copied as long as it is true. What is only changed or over by a
-    /// record stands in the copy of what has begun it.
+    /// Whether this record begins a fact that is copied as long as it is true. A fact that a record only changes or
+    /// ends is in the copy of the record that has begun it.
     #[must_use]
     pub fn begins_something(&self) -> bool {
         match self {

@@ -16,7 +16,8 @@ use protocol::Cause;
 
 /// The source of the records from which a ledger is [rebuilt](Ledger::recover_from).
 pub trait Source<'a> {
-    /// The next record; none at the end. Where bodies are not wanted, a message that can be read again may come without.
+    /// Returns the next record; `None` at the end. If bodies are not wanted, a message that can be read again may come
+    /// without its body.
     fn next_record(&mut self, wants_bodies: bool) -> Option<Recovered<'a>>;
 }
 
@@ -121,7 +122,7 @@ impl Ledger {
         }
     }
 
-    /// Takes those who were connected when the records ended as disconnected, on the record.
+    /// Marks sessions that were connected when the records ended as disconnected, on the record.
     pub(crate) fn settle_some(&mut self, units: &mut usize, now: Now, to: &mut impl Effects) {
         while *units > 0
             && let Some(id) = self.unsettled.pop_front()

@@ -18,7 +18,7 @@ use crate::presence::Moving;
 use crate::record::{Incarnation, MessageId, WillFate};
 use crate::retained::first_key;
 
-/// Messages on their way to one client take at most so many bytes, beside the first.
+/// Maximum bytes of messages in flight to one client, beside the first.
 const CREDIT_BYTES: usize = 256 * 1024;
 
 /// How many bytes of messages may be on their way to one client, beside the first: little while memory is short, because
@@ -195,17 +195,17 @@ impl Session {
         self.online.as_deref().filter(|online| online.is_open)
     }
 
-    /// Whether its connection takes a new message, with so many bytes on their way at most.
+    /// Whether its connection accepts a new message, with at most this number of bytes in flight.
     pub(crate) fn takes_new(&self, credit_bytes: usize) -> bool {
         let takes_new = |online: &Online| online.takes_new_behind(0, 0, &self.in_flight, credit_bytes);
         self.online.as_deref().is_some_and(takes_new)
     }
 
     /// Whether one of the subscriptions that match the topic has come here already. The index may lead to one that has
-    /// not: a retained message that is decided before is older than that subscription's cursor, which will find it.
+    /// not: a retained message that is decided before is older than the cursor of this subscription, which will find
+    /// it.
     ///
-    /// Where its subscriptions are so many and so much alike that this is not found out in a bounded number of look-ups,
-    /// one is taken to be known.
+    /// If the subscriptions are too many and too similar for a bounded number of look-ups, one is assumed to be known.
     pub(crate) fn knows_subscription_to(&self, topic: TopicName<'_>) -> bool {
         self.subscriptions.contains_key(topic.as_str())
             || any_matches(&self.subscriptions, topic).unwrap_or(true)

@@ -10,26 +10,27 @@ use crate::Ledger;
 /// Bounds and choices of a ledger.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Topics and messages that are retained take at most so many bytes.
+    /// Maximum bytes of retained messages and their topics.
     pub retained_bytes_max: usize,
-    /// There are at most so many sessions that outlive their connections; a CONNECT that asks for one more is refused.
+    /// Maximum number of sessions that outlive their connections. A CONNECT that asks for one more is refused.
     pub sessions_max: usize,
     /// Maximum number of messages that wait in one queue.
     pub queue_messages_max: usize,
     /// Maximum bytes of the messages that wait in one queue.
     pub queue_bytes_max: usize,
-    /// Messages that wait take about so much of memory, beside those that are about to be sent; what comes on top of it is
-    /// read again when its turn comes, where that is possible.
+    /// Approximate memory of messages that wait, in bytes, beside those that are about to be sent. Further messages are
+    /// read again when their turn comes, if possible.
     pub queued_bytes_in_memory: usize,
     /// The same for a ledger that was just made again from its records, if it is less: most of the time until it is there
     /// would be spent on making messages whose turn is far away.
     pub recovered_bytes_in_memory: usize,
     /// The action when a queue has no room.
     pub queue_full: QueueFull,
-    /// Acknowledgements are withheld from publishers while a queue has grown by more than so many messages since its
-    /// reader came...
+    /// Acknowledgements are withheld from publishers while a queue has grown by more than this number of messages since
+    /// its reader came.
     pub brake_messages: usize,
-    /// ... or by so many bytes.
+    /// Acknowledgements are withheld from publishers while a queue has grown by more than this number of bytes since
+    /// its reader came.
     pub brake_bytes: usize,
     /// Which member of a group gets a message.
     pub dispatch: Dispatch,

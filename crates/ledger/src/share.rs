@@ -176,7 +176,7 @@ impl Ledger {
         }
     }
 
-    /// Forgets a group that has no members. What they have in their hands is theirs to finish.
+    /// Forgets a group that has no members. Former members finish their exchanges.
     pub(crate) fn remove_if_empty(&mut self, id: QueueId) {
         if self.lines.group(id).is_none_or(|group| group.members > 0) {
             return;

@@ -300,8 +300,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Ends subscriptions that there are, in pieces that fit into a frame. What was recorded before one is refused has
-    /// ended.
+    /// Ends existing subscriptions, in pieces that fit into a frame. Subscriptions recorded before a piece is refused
+    /// have ended.
     fn end_subscriptions(
         &mut self,
         id: QueueId,

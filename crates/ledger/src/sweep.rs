@@ -10,11 +10,11 @@ use crate::gauges::{add, shift, subtract};
 use crate::record::MessageId;
 use crate::{Effects, Ledger, Record};
 
-/// Expired messages are looked for this often...
+/// Interval between searches for expired messages, in milliseconds.
 const SWEEP_MS: u64 = 1_000;
-/// ... and this often while retained ones are found...
+/// Interval between searches while retained messages are found, in milliseconds.
 const BUSY_SWEEP_MS: u64 = 10;
-/// ... as many at a time as one step visits.
+/// Maximum number of retained messages that one search visits.
 const VISITS: usize = 1_000;
 /// The most topic names of expired values that one step finds, in bytes, and one more.
 const TOPIC_BYTES: usize = 256 << 10;

@@ -226,12 +226,12 @@ fn short_of_memory() -> (Stage, Arc<Budget>) {
     (stage, budget)
 }
 
-/// Outputs hold memory, until so much is held.
+/// Charges outputs, until this number of bytes is held.
 fn hold(budget: &Arc<Budget>, bytes: usize) -> Charge {
     hold_for(Purpose::Outputs, budget, bytes)
 }
 
-/// Somebody else holds memory, until so much is held.
+/// Charges another purpose, until this number of bytes is held.
 fn hold_for(purpose: Purpose, budget: &Arc<Budget>, bytes: usize) -> Charge {
     budget.charge(purpose, bytes - budget.used_bytes())
 }

@@ -86,7 +86,8 @@ fn straight_copies_do_not_wait_for_the_disk() {
     assert!(stage.stored(&clean).is_empty());
 }
 
-/// A message that a group gives to a member at QoS 0 comes at most once, to whoever: a crash must not bring it back.
+/// A message that a group gives to a member at QoS 0 arrives at most once, at any member: a crash must not deliver it
+/// again.
 #[test]
 fn what_a_group_gives_at_qos_0_waits_for_its_record() {
     let mut stage = Stage::new();
@@ -415,7 +416,7 @@ fn a_refused_commit_poisons_too() {
     assert!(stage.stored(&publisher).is_empty(), "not even if the sync came through");
 }
 
-/// Down time counts for those who had left; who was connected is taken as disconnected at recovery.
+/// Down time counts for clients that had left. Clients that were connected are taken as disconnected at recovery.
 #[test]
 fn times_go_on_over_a_restart() {
     let mut stage = Stage::new();

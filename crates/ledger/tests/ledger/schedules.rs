@@ -65,7 +65,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// A client forgets its session when it asks for a new one...
+    /// A client forgets its session when it asks for a new one.
     fn forget(&mut self) {
         self.open.clear();
         self.given.clear();
@@ -73,7 +73,7 @@ impl Peer {
         self.releasing.clear();
     }
 
-    /// ... and when one ends that was to end with its connection.
+    /// A client forgets its session when a session ends that was to end with its connection.
     fn disconnect(&mut self) -> Option<Client> {
         let client = self.client.take()?;
         if client.expiry_secs == 0 {

@@ -14,7 +14,7 @@ fn stage() -> Stage {
     stage
 }
 
-/// A topic name of so many bytes, different for each number.
+/// A topic name of this number of bytes, different for each number.
 fn long_topic(number: usize, bytes: usize) -> String {
     format!("{number:04}/{}", "x".repeat(bytes - 5))
 }
@@ -152,7 +152,7 @@ fn a_packet_with_many_filters_that_is_refused_leaves_nothing_behind() {
     assert!(!again.durable_state().contains("17"), "nor after a restart");
 }
 
-/// A message for so many queues that its record fits into no frame is refused, and is not taken for a lack of space.
+/// A message is refused if its record for all queues fits into no frame. This is not taken for a lack of space.
 #[test]
 fn a_message_for_too_many_queues_is_refused() {
     let mut stage = stage();

@@ -33,11 +33,11 @@ pub(crate) struct Sink {
     pub(crate) no_space: bool,
     /// The longest group that is taken, if it is not that of long segments.
     pub(crate) short_group_bytes: Option<usize>,
-    /// There is no space any more when so many groups were taken.
+    /// Number of groups after which there is no space any more.
     pub(crate) no_space_after: Option<usize>,
     pub(crate) is_poisoned: bool,
     pub(crate) has_no_room: bool,
-    /// The shards have no room any more when so many replies were posted.
+    /// Number of posted replies after which the shards have no room any more.
     pub(crate) no_room_after: Option<usize>,
     /// Only groups that begin with a message may be asked for their address.
     pub(crate) is_message_asked_for: bool,
@@ -241,7 +241,7 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
-    /// A session that is kept for so long, if there is none already.
+    /// A session that is kept for this number of seconds, if there is none already.
     pub(crate) fn lasting(expiry_secs: u32) -> Self {
         Self {
             clean_start: false,
@@ -307,7 +307,7 @@ impl Stage {
         Self { ledger, index, sink, now, is_fast, restored, unfinished, confirms, is_verbose, next_slot }
     }
 
-    /// The same in a process that may hold so much memory.
+    /// The same in a process with this budget of memory.
     pub(crate) fn with_budget(settings: Settings, budget: &Arc<Budget>) -> Self {
         let mut stage = Self::with(settings.clone());
         let ledger = Ledger::new(Settings { seed: 7, ..settings }, Arc::clone(&stage.index));
@@ -387,7 +387,7 @@ impl Stage {
         self.progress(last, last, false);
     }
 
-    /// The disk has come so far.
+    /// Reports the progress of the disk.
     pub(crate) fn progress(&mut self, written: Lsn, durable: Lsn, has_failed: bool) {
         self.ledger.progress(Progress { written, durable, has_failed }, self.now, &mut self.sink);
     }
