@@ -5,10 +5,10 @@ use std::thread::{self, JoinHandle};
 
 use crate::{OpenError, Recovery};
 
-/// Frames of so many bytes go from one thread to the other at a time, and one more...
+/// Bytes of the frames that go from one thread to the other at a time, and one more frame.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// ... and so many times that may wait to be put to use.
+/// Maximum number of such batches that wait to be used.
 const BATCHES_AHEAD: usize = 4;
 
 /// Some frames' records, one frame behind the other.

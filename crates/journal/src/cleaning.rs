@@ -44,7 +44,7 @@ impl Cleaning {
         self.stage == Stage::Idle
     }
 
-    /// Whether there is something for [`next`](Self::next), or for whoever copies to try again.
+    /// Whether there is something for [`next`](Self::next), or a copy to try again.
     pub(crate) fn has_records(&self) -> bool {
         !self.frames.is_empty() || self.stage == Stage::Read || self.is_stalled
     }

@@ -113,7 +113,7 @@ fn in_file(name: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{name}: {error}"))
 }
 
-/// Against those who write.
+/// Locks the file against processes that write.
 fn lock_shared(mut file: fs::File) -> Result<fs::File, DirectoryError> {
     match file.try_lock_shared() {
         Ok(()) => Ok(file),

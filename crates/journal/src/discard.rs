@@ -74,7 +74,7 @@ impl<'a> Repair<'a> {
         self.storage.open(&self.damage.file, false).map_err(|error| self.io(error))
     }
 
-    /// It is missing then. What was put aside before stays.
+    /// Puts the file aside: then it is missing. Files that were put aside before stay.
     fn put_aside(&self) -> Result<u64, OpenError> {
         let file = &self.damage.file;
         let taken = self.storage.list().map_err(OpenError::directory)?;

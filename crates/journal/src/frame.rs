@@ -44,14 +44,14 @@ pub(crate) struct Header {
     pub(crate) synced: u32,
 }
 
-/// `bytes` rounded up to whole pages. What is asked for is never longer than a segment.
+/// Returns `bytes` rounded up to whole pages. `bytes` is never longer than a segment.
 pub(crate) fn padded(bytes: u32) -> u32 {
     bytes.next_multiple_of(PAGE_BYTES)
 }
 
 impl Header {
-    /// Writes it and the checksums to the front of `frame`, which has the payload behind the place for it. What is
-    /// discarded has no checksum, and may be left out.
+    /// Writes the header and the checksums to the front of `frame`, which has the payload behind the place for them. A
+    /// discarded payload has no checksum, and may be left out.
     pub(crate) fn seal(self, frame: &mut [u8], place: Place) {
         let (front, payload) = frame.split_at_mut(HEADER_BYTES as usize);
         front[0..4].copy_from_slice(&self.payload_bytes.to_le_bytes());

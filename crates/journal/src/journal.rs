@@ -273,8 +273,8 @@ impl Journal {
         appended.map(|(appended, _)| appended.lsn)
     }
 
-    /// Hands on what can be read by now. What was not written when writing failed never can: those who wait for it take
-    /// the place of others who can be served.
+    /// Hands on the requests that can be read by now. A record that was not written when writing failed can never be
+    /// read: requests for it take the place of others.
     fn ask(&mut self) {
         // In this order: what is written before it fails is readable.
         let has_failed = self.log.has_failed();

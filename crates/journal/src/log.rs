@@ -1,5 +1,5 @@
-//! The log: groups of bytes in the order in which they are appended. What appends never waits; a [`Committer`] writes what
-//! was appended and a [`Preparer`](crate::Preparer) sees to the space, each when it is asked to.
+//! The log: groups of bytes in the order in which they are appended. Appending never waits. A [`Committer`] writes the
+//! appended groups, and a [`Preparer`](crate::Preparer) provides the space, each when it is asked to.
 //!
 //! [`Committer`]: crate::Committer
 
@@ -81,7 +81,7 @@ pub struct Log {
     appended_bytes: AtomicU64,
     done_bytes: AtomicU64,
     live_bytes: AtomicU64,
-    /// The most that anybody waits for, as a number of [`DURABILITIES`], for those who ask.
+    /// The strongest durability that anybody waits for, as an index of [`DURABILITIES`], for readers of the status.
     durability: AtomicUsize,
     pub(crate) preparation: Preparation,
     pub(crate) counters: Counters,
@@ -91,7 +91,7 @@ pub struct Log {
 /// When the [`Preparer`](crate::Preparer) has something to do again. It says so itself, because most commits change
 /// nothing for it and waking a thread costs as much as a commit.
 pub(crate) struct Preparation {
-    /// When so many bytes are written.
+    /// Position at which the preparer has work again, in written bytes.
     pub(crate) at_position: AtomicU64,
     /// When this is durable.
     pub(crate) at_durable: AtomicU64,
@@ -471,7 +471,7 @@ impl Log {
         self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A batch with groups of so many bytes is in memory no more.
+    /// Removes a batch with groups of this number of bytes from memory.
     pub(crate) fn note_done(&self, bytes: u64) {
         self.done_bytes.fetch_add(bytes, Ordering::Release);
     }

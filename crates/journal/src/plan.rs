@@ -1,7 +1,7 @@
 //! Groups that are appended and not yet written, and their places in the log.
 //!
-//! A batch has its place as soon as it has its first group, and its place is in a segment whose space is there. So it is
-//! known when a group is appended whether it can be written, and nobody who was told that it can is disappointed.
+//! A batch has its place as soon as it has its first group, and its place is in a segment whose space is there. When a
+//! group is appended, it is therefore known whether it can be written, and a promise to write it is always kept.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const BUFFERS_MAX: usize = 4;
 const MARK_PAGES: u32 = 2;
 /// News are refused when what is live takes this part of the space.
 const LIVE_EIGHTHS: (u64, u64) = (5, 8);
-/// A share of the space beside what copies need: this part of a segment, and so many pages at least.
+/// A share of the space beside the needs of copies: this part of a segment, and at least this number of pages.
 const SHARE_PART: u32 = 16;
 const SHARE_PAGES: u32 = 1;
 
@@ -51,7 +51,7 @@ pub(crate) fn place(at: u64) -> (u64, u32) {
     (segment, u32::try_from(at - address(segment, 0)).unwrap_or_default())
 }
 
-/// Everything that those who append and those who write and prepare have to agree on.
+/// State that appending, writing and preparing threads share.
 pub(crate) struct Plan {
     /// Batches that take no more groups, in order.
     closed: VecDeque<Batch>,
@@ -290,8 +290,8 @@ impl Plan {
         })
     }
 
-    /// Whether copies still find what they need when so much more of the space is used. A group that shares a page
-    /// costs nothing.
+    /// Whether copies still find the space that they need when this number of further bytes is used. A group that
+    /// shares a page costs nothing.
     fn leaves_reserve(&self, used_bytes: u64, want: Want) -> bool {
         let kept_shares = match (want.purpose, want.occasion) {
             (Purpose::Copy, _) => return true,
@@ -313,8 +313,8 @@ impl Plan {
             || copies_go_on()
     }
 
-    /// Whether the copies of the oldest segment will probably fit into so much, in bytes: as much of it is taken to be live as
-    /// of all.
+    /// Whether the copies of the oldest segment will probably fit into this number of bytes. The same part of the
+    /// oldest segment is assumed to be live as of all segments.
     pub(crate) fn copies_fit(&self, room_bytes: u64) -> bool {
         let oldest_bytes = self.sealed.front().map_or(0, |oldest| u128::from(oldest.bytes));
         let sealed_bytes = self.log_bytes - u64::from(self.segment.bytes);
@@ -376,8 +376,8 @@ impl Plan {
         u32::try_from(kept).unwrap_or(u32::MAX)
     }
 
-    /// Whether so much is live that nothing is to be added to it. What frees space needs space itself, a page at a time, and
-    /// gets it for ever from cleaning only if enough of the log is not live.
+    /// Whether the live bytes leave no room for additions. Records that free space need space themselves, a page at a
+    /// time, and get it for ever from cleaning only if enough of the log is not live.
     pub(crate) fn is_full(&self, settings: &Settings) -> bool {
         let most = settings.disk_bytes_max.min(self.limit_bytes);
         // Before the ledger has said what is live nothing is known.
@@ -588,7 +588,7 @@ impl Batch {
     }
 }
 
-/// Bytes of the pages of a batch that is so long.
+/// Bytes of the pages of a batch of this length.
 fn pages(batch_bytes: usize) -> u32 {
     padded(u32::try_from(batch_bytes).expect("a group fits into a segment"))
 }

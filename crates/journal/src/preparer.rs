@@ -132,7 +132,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// The pace after a wait. `is_late`: nothing was to be prepared for so long that the wait ended; `has_news`: something was
+    /// The pace after a wait. `is_late`: there was nothing to prepare until the wait ended. `has_news`: something was
     /// committed besides copies.
     ///
     /// Copies are written too, so an idle disk stays idle until there is news. A slow one cleans one segment after each
@@ -410,7 +410,7 @@ impl Preparer {
         Filling::begin(&*self.log.storage, self.next_number, bytes)
     }
 
-    /// The length of a segment after which nothing more is lacking, when another would be so long.
+    /// Returns the length of a segment after which no space is lacking, if the next one would have the length `wanted`.
     fn bytes_lacking(&self, wanted: u32) -> u32 {
         let lacking = self.log.plan().lacking_bytes();
         let mut bytes = wanted;

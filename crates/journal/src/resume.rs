@@ -48,7 +48,8 @@ impl Recovery {
         Ok(Parts { log, committer, preparer, report: self.report })
     }
 
-    /// Everything on stable storage, the last segment ended, and the next one chosen. What is left in `files` are spares.
+    /// Puts everything on stable storage, ends the last segment, and chooses the next one. The files that stay in
+    /// `files` are spares.
     fn go_on(&mut self, meta: Meta, tail: Tail, settings: &Settings) -> Result<Resumed, OpenError> {
         let _ = self.storage.remove(META_NEW);
         // META may have got its name just before the last process ended.

@@ -131,7 +131,7 @@ impl SegmentHeader {
     }
 }
 
-/// Whether a segment can be so long.
+/// Whether a segment can have this length.
 pub(crate) fn is_length(bytes: u32) -> bool {
     bytes.is_multiple_of(PAGE_BYTES) && (BYTES_LEAST..=BYTES_MOST).contains(&bytes)
 }

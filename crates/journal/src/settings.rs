@@ -48,8 +48,8 @@ impl Settings {
         self.segment_bytes_min - self.segment_bytes_min / 8 - FIRST_FRAME - PAGE_BYTES - HEADER_BYTES
     }
 
-    /// The length of the next segment, when all are so long together, and the longest copy that had no place was so long: an
-    /// operator may have lowered the least length since that was written.
+    /// Returns the length of the next segment, for a log of this length, and for a longest copy of this length that had
+    /// no place. An operator may have lowered the minimum length since the copied record was written.
     pub(crate) fn segment_bytes_for(&self, log_bytes: u64, copy_bytes: usize) -> u32 {
         let pages = usize::try_from(FIRST_FRAME + PAGE_BYTES + HEADER_BYTES).expect("a few");
         let mut bytes = self.segment_bytes(log_bytes);
@@ -59,12 +59,12 @@ impl Settings {
         bytes
     }
 
-    /// A frame that has so much takes no more groups.
+    /// A frame of this length takes no more groups.
     pub(crate) fn frame_bytes_max(&self) -> usize {
         (self.segment_bytes_min / 8).min(FRAME_BYTES_MAX) as usize
     }
 
-    /// The length of the next segment, when all are so long together.
+    /// Returns the length of the next segment, for a log of this length.
     pub(crate) fn segment_bytes(&self, log_bytes: u64) -> u32 {
         let mut bytes = self.segment_bytes_min;
         let may_double = |bytes: u32| {
@@ -77,7 +77,7 @@ impl Settings {
         bytes.min(self.segment_bytes_max)
     }
 
-    /// The length of a segment that would be so long, where there is only so much space; none if that is too little.
+    /// Returns the length of a segment of at most `bytes` that fits into `room`; `None` if the room is too small.
     pub(crate) fn segment_bytes_within(&self, bytes: u32, room: u64) -> Option<u32> {
         let mut bytes = bytes;
         while u64::from(bytes) > room && bytes > self.segment_bytes_min {

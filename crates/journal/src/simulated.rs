@@ -14,7 +14,7 @@ const SECTOR_BYTES: usize = 512;
 #[derive(Clone)]
 pub struct Simulated {
     disk: Arc<Mutex<Disk>>,
-    /// The process that has it open. What earlier ones still try fails.
+    /// The process that has it open. Operations of earlier processes fail.
     process: u64,
 }
 
@@ -115,7 +115,7 @@ impl Simulated {
         self.after_kill()
     }
 
-    /// Makes the operation that comes after so many others fail.
+    /// Makes an operation fail: the one after this number of others.
     pub fn fail_after(&self, operations: u64, failure: Failure) {
         let mut disk = self.disk();
         disk.failure = Some((disk.operations + operations, failure));
@@ -136,7 +136,7 @@ impl Simulated {
         self.disk().never_reserves = true;
     }
 
-    /// All files together may take so much, in bytes.
+    /// Sets the maximum bytes of all files together.
     pub fn set_capacity(&self, bytes: u64) {
         self.disk().capacity = bytes;
     }

@@ -130,8 +130,8 @@ fn a_full_disk_refuses_news_until_there_is_space_again() {
     scene.reopen(disk, durable).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Without those who come back for it nothing of what fills the disk would ever go; and they leave some of the last space
-/// to what goes then.
+/// Without clients that come back, nothing that fills the disk would ever go. They leave some of the last space for the
+/// records that free space then.
 #[test]
 fn who_comes_back_is_taken_when_the_disk_is_full() {
     let mut scene = Scene::new(4);

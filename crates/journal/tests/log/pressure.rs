@@ -10,7 +10,7 @@ use crate::scene::{Random, storage};
 
 const KIB: u64 = 1 << 10;
 
-/// Segments of 64 KiB that double up to 1 MiB, and so much for all of them.
+/// Segments of 64 KiB that double up to 1 MiB, and this limit for all of them.
 fn settings(disk_kib: u64) -> Settings {
     Settings {
         segment_bytes_min: 64 << 10,
@@ -52,7 +52,7 @@ impl Group {
     }
 }
 
-/// A log with values that are replaced and end, and whoever copies those that are still true.
+/// A log with values that are replaced and end, and the code that copies those that are still true.
 struct World {
     disk: Simulated,
     settings: Settings,

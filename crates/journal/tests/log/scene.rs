@@ -128,7 +128,8 @@ impl Scene {
         self.append(Event::Drop(which), 0, urgency)
     }
 
-    /// Copies what is still kept of the next old frame; false if none is to be copied now. What finds no space stays.
+    /// Copies the live part of the next old frame; false if none is to be copied now. A frame that finds no space
+    /// stays.
     pub(crate) fn copy_some(&mut self) -> bool {
         if self.old.is_empty() {
             let Some(frame) = self.log().next_to_copy() else { return false };
