@@ -10,7 +10,8 @@ use wire::{DisconnectReason, PacketId, Qos, ReasonCode};
 use crate::effects::Outside;
 use crate::{Effects, Shard};
 
-/// A connection before MQTT 5 ends so long after something could not be stored that it waits to hear of.
+/// Delay after which a connection before MQTT 5 ends when an operation that it waits for could not be stored, in
+/// milliseconds.
 const WITHHELD_MS_MAX: u64 = 5_000;
 
 impl Shard {

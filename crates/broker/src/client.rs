@@ -21,7 +21,7 @@ use crate::requests::Request;
 use crate::retained::Walks;
 use crate::subscribe::Recordings;
 
-/// A connection with its session. What most connections do not have is behind a pointer.
+/// A connection with its session. Parts that most connections do not need are behind a pointer.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) session: Session<Tag>,
@@ -81,8 +81,8 @@ pub(crate) struct Aside {
     pub(crate) deferred: Option<Box<Deferred>>,
     /// Messages of groups that are under way to it under numbers of its own.
     pub(crate) shares: Option<Box<Shares>>,
-    /// The identity of the subscriber for which its acknowledgements were held back last, while this client stands in the
-    /// list of those who wait for it.
+    /// Identity of the subscriber for which its acknowledgements were held back last, while this client is in the list
+    /// of clients that wait for it.
     pub(crate) held_for: Option<u64>,
     /// The longest expiry of its session that its roles allow, in seconds.
     pub(crate) expiry_secs_max: Option<u32>,
@@ -233,7 +233,7 @@ impl Client {
         request
     }
 
-    /// It does not stand in the list of those who wait for this subscriber any more.
+    /// The client is not in the list of clients that wait for this subscriber any more.
     pub(crate) fn forget_held_for(&mut self, subscriber: &Arc<Subscriber>) {
         if let Some(aside) = self.aside_mut()
             && aside.held_for.take_if(|held_for| *held_for == subscriber.identity()).is_some()

@@ -14,7 +14,7 @@ use crate::filters::subscription_bytes;
 use crate::{Effects, Notice, Shard};
 
 impl Shard {
-    /// A CONNECT was read and found in order: its client identifier is claimed. What stands behind it waits.
+    /// Claims the client identifier of a valid CONNECT. Packets behind the CONNECT wait.
     pub(crate) fn connect(
         &mut self,
         id: ConnectionId,
@@ -35,7 +35,7 @@ impl Shard {
     ) -> Option<Claim> {
         let now = to.now;
         let client_id: Arc<str> = match connect.client_id.as_str() {
-            // Nobody may guess it, since whoever knows it can take the session over.
+            // An assigned identifier must not be guessable: a client that knows it can take over the session.
             "" => format!("auto-{:032x}", to.random()).into(),
             given => given.into(),
         };

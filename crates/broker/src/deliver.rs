@@ -17,7 +17,7 @@ use crate::mount::shortened;
 use crate::retained::Arrival;
 use crate::{Effects, Flush, Room, Run, Shard};
 
-/// From so much behind its window on a client is behind: its publishers get their acknowledgements later.
+/// A client with at least this much behind its window is behind: its publishers get their acknowledgements later.
 const BEHIND_BYTES: usize = 256 * 1024;
 const BEHIND_MESSAGES: usize = 1_000;
 /// No fewer messages are too many for their bytes: a single message may be longer than that.
@@ -44,7 +44,7 @@ fn is_behind(client: &Client, settings: &Settings, divisor: usize) -> bool {
 }
 
 impl Shard {
-    /// Hands a message to those of `targets` that live here, but for those who get it out of a queue.
+    /// Delivers a message to the `targets` of this shard, except those that get it out of a queue.
     pub(crate) fn deliver(
         &mut self,
         source: Source<'_>,
@@ -323,8 +323,8 @@ impl Shard {
         self.look_behind(id, to);
     }
 
-    /// Whether so much more may be sent to a client. If not, it is tried again: when its output has been taken, or in a
-    /// while if it is the process that is full.
+    /// Whether this number of further bytes may be sent to a client. If not, it is tried again: when its output has
+    /// been taken, or later if the process is full.
     pub(crate) fn has_room(
         &mut self,
         id: ConnectionId,

@@ -45,8 +45,8 @@ pub trait Effects {
     /// Posts to another shard. Nothing is refused: [`Room::Over`] is advice to stop reading what adds to it.
     fn mail(&mut self, to: ShardId, mail: Mail<'_>) -> Room;
 
-    /// Whether mail to a shard is over its bound. Where it is, [`Shard::mail_resumed`](crate::Shard::mail_resumed)
-    /// is called when it is not any more.
+    /// Whether mail to a shard is over its bound. If so, [`Shard::mail_resumed`](crate::Shard::mail_resumed) is called
+    /// when it is not any more.
     fn mail_room(&mut self, to: ShardId) -> Room;
 
     /// Posts a command to the ledger. Like [`mail`](Self::mail), it is never refused.

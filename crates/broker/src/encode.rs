@@ -29,7 +29,7 @@ const DIRECT_TARGETS: usize = 8;
 pub(crate) const ALIAS_BYTES: usize = 5;
 
 impl Flush {
-    /// How a message with so many receivers is written.
+    /// Returns the way in which a message with this number of receivers is written.
     #[must_use]
     pub fn of(targets: usize) -> Self {
         if targets <= DIRECT_TARGETS { Self::Direct } else { Self::Bulk }

@@ -21,7 +21,8 @@ impl Shard {
         self.block_in(Line::Served, id, blocker, to)
     }
 
-    /// The same for a publisher of which nothing was read since its turn came: it goes before those who have been read.
+    /// The same for a publisher of which nothing was read since its turn came: it goes before publishers that have been
+    /// read.
     pub(crate) fn block_unread(
         &mut self,
         id: ConnectionId,

@@ -8,11 +8,13 @@ use base::{ConnectionId, Identity, Level, ShardId, Subscriber};
 
 /// How often full subscribers are looked at.
 pub(crate) const JUDGE_MS: u64 = 100;
-/// Without any progress for so long a subscriber is slow, whoever else is full.
+/// Without progress for this long, in milliseconds, a subscriber is slow, even if others are full too.
 const PATIENCE_MS: u64 = 5_000;
-/// Without any for so long it is given up: what waits for it is memory that others need.
+/// Without progress for this long, in milliseconds, a subscriber is given up: others need the memory of its waiting
+/// messages.
 const GIVEN_UP_MS: u64 = 60_000;
-/// One whose output is full without a break has so long before it is asked what that costs the others.
+/// Time for which an output may be full without a break, before the judge looks at the cost for others, in
+/// milliseconds.
 const HELD_MS_MAX: u64 = 1_000;
 /// Maximum number of waiting publishers from whose side a subscriber is examined.
 const WITNESSES: usize = 4;
@@ -215,7 +217,7 @@ pub(crate) enum Verdict {
     Slow,
     /// It was slow, and everything that waited has been taken.
     Open,
-    /// It has made none for so long that it is ended.
+    /// It has made no progress for so long that it is ended.
     GivenUp,
 }
 
@@ -268,8 +270,8 @@ impl Judge {
         (!self.watched.is_empty()).then_some(self.next_ms)
     }
 
-    /// Judges by progress. Everybody saturated is flow control: those who keep up with a quarter of the
-    /// median are waited for. One that lags behind must not hold the others.
+    /// Judges subscribers by their progress. If all are saturated, this is flow control: publishers wait for
+    /// subscribers that keep up with a quarter of the median. A subscriber that lags behind must not delay the others.
     pub(crate) fn judge(
         &mut self,
         now_ms: u64,

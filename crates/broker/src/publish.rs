@@ -81,7 +81,7 @@ impl Route {
         Blocker::Subscriber { subscriber: Arc::clone(subscriber), holds_others }
     }
 
-    /// Whether others wait with it for one that is full, though they have room. Who is slow waits for nothing.
+    /// Whether other subscribers with room wait for one that is full. A slow subscriber waits for nothing.
     pub(crate) fn holds_others(&self, full: &Arc<Subscriber>) -> bool {
         let others = self.targets.shards.iter().flat_map(|(_, targets)| targets.iter());
         let mut others = others.map(|target| &target.subscriber).filter(|other| !Arc::ptr_eq(other, full));

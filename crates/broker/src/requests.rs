@@ -21,7 +21,7 @@ use crate::{Effects, Room, Shard};
 pub(crate) const UNITS_PER_TURN: usize = 128;
 /// Units that one packet gets before it is the next one's turn.
 const UNITS_PER_PART: usize = 64;
-/// A filter is one unit, and one more for each so many bytes.
+/// A filter is one unit, and one more for each of this number of bytes.
 const BYTES_PER_UNIT: usize = 256;
 
 /// A SUBSCRIBE or UNSUBSCRIBE that takes more than one turn. The client's later packets wait until its last filters have

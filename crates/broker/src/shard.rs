@@ -27,8 +27,8 @@ use crate::sys::{Facts, Sys};
 use crate::wheel::Wheel;
 use crate::{ControlAnswer, Counters, Effects, Flush, Mail, Room, Totals};
 
-/// A client whose output is full may ask for so many bytes of answers before it is not read any more. Full of
-/// messages is no reason: it must be heard to unsubscribe, and to acknowledge.
+/// Maximum bytes of answers that a client with a full output may cause before it is not read any more. An output full
+/// of messages is no reason: the client must be heard to unsubscribe and to acknowledge.
 const UNTAKEN_ANSWER_BYTES_MAX: usize = 16 * 1024;
 
 /// Minimum memory of a connection, in the broker and in the kernel's view of this process, in bytes.
@@ -264,7 +264,7 @@ impl Shard {
         self.steps
     }
 
-    /// Whether a connection may be read now. Where it may not, it has been paused.
+    /// Whether a connection may be read now. If not, it has been paused.
     pub fn may_read(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) -> bool {
         let to = &mut Outside::new(now, to);
         match self.clients.get(id) {

@@ -303,7 +303,7 @@ impl Changes {
         !self.leaving.is_empty() || !(self.line.is_empty() || waits)
     }
 
-    /// Whether the ledger has so many cursors to open that no more filters are taken in now.
+    /// Whether the ledger has enough cursors to open: then no further filters are handled now.
     pub(crate) fn opens_enough(&self) -> bool {
         self.opening >= OPENING_MAX
     }

@@ -421,8 +421,8 @@ fn a_few_exchanges_of_qos_2_are_begun_while_memory_is_short() {
     drop(tight);
 }
 
-/// Before MQTT 5 a message that is refused gets no answer. What the client acknowledges comes behind the messages that it
-/// sends again, and may be what frees the memory.
+/// Before MQTT 5 a message that is refused gets no answer. The client's acknowledgements come behind the messages that
+/// it sends again, and may be what frees the memory.
 #[test]
 fn a_client_whose_messages_are_refused_is_read_on_while_memory_is_short() {
     let settings = Settings { receive_max: 2, ..settings() };

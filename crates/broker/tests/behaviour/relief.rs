@@ -22,7 +22,7 @@ fn beginning(len: usize) -> Vec<u8> {
     packet
 }
 
-/// Somebody who does not care what it says holds so much that new clients are refused.
+/// Another part of the process holds enough memory that new clients are refused.
 fn make_tight(world: &World) -> base::Charge {
     world.budget.charge(Purpose::Outputs, world.budget.tight_bytes() + 10_000 - world.budget.used_bytes())
 }

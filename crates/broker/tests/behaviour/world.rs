@@ -70,7 +70,7 @@ pub(crate) struct Outside {
     /// Too much is under way to the ledger, or to other shards.
     pub(crate) ledger_is_over: bool,
     pub(crate) mail_is_over: bool,
-    /// The same when so many commands wait.
+    /// Maximum number of commands that wait, for the same.
     pub(crate) commands_max: Option<usize>,
     /// Connections that are read again, in their order.
     pub(crate) resumed: Vec<ConnectionId>,
@@ -302,7 +302,7 @@ impl World {
         world
     }
 
-    /// A process that may hold so much memory.
+    /// Makes a process with this budget of memory.
     pub(crate) fn with_budget(shards: usize, settings: Settings, budget: Budget) -> Self {
         let budget = Arc::new(budget);
         let now = Now { monotonic_ms: 5_000, unix_ms: 1_700_000_000_000 };
