@@ -212,8 +212,8 @@ impl Budget {
         used_bytes > limit_bytes && used_bytes.saturating_sub(kept_bytes) > limit_bytes / VISITORS_PART
     }
 
-    /// Whether messages may be read back from disk for their readers. Where nothing is left of the limit, readers that do not
-    /// take what is sent to them can hold a sixteenth of it.
+    /// Whether messages may be read back from disk for their readers. When nothing is left of the limit, readers that
+    /// do not read the messages sent to them can hold a sixteenth of it.
     #[must_use]
     pub fn may_read_back(&self) -> bool {
         let sent_bytes = || self.held_bytes(Purpose::Outputs) + self.held_bytes(Purpose::Mail);
