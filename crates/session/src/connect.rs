@@ -81,9 +81,9 @@ impl<T> Session<T> {
         self.clean_start
     }
 
-    /// How long the session is kept after the connection, in seconds: 0 not at all, [`u32::MAX`] for ever.
+    /// Returns how long the session is kept after the connection, in seconds: 0 not at all, [`u32::MAX`] for ever.
     ///
-    /// As the settings said when CONNECT came: whoever keeps the session, and CONNACK, say the same.
+    /// The settings at the time of CONNECT decide: the session and CONNACK have the same value.
     #[must_use]
     pub fn expiry_secs(&self) -> u32 {
         self.expiry_secs

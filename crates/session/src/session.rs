@@ -131,8 +131,8 @@ pub enum Request<'p> {
     Disconnect {
         /// As the client gave it; before MQTT 5 it is 0x00.
         reason: DisconnectReason,
-        /// The session is kept for so long, if the client has changed its mind about it; not more than
-        /// [`Settings::session_expiry_secs_max`] or what it was granted.
+        /// New expiry of the session in seconds, if the client has changed it; at most
+        /// [`Settings::session_expiry_secs_max`] and the granted expiry.
         session_expiry_interval_secs: Option<u32>,
     },
 }
