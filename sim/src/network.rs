@@ -49,11 +49,11 @@ pub(crate) struct Link {
     up: VecDeque<u8>,
     /// Written by the broker, not read by the client.
     down: VecDeque<u8>,
-    /// The broker's socket takes so many bytes that the client has not read.
+    /// Maximum bytes in the broker's socket that the client has not read.
     down_bytes_max: usize,
     client_end: End,
     broker_end: End,
-    /// The way is dead: whoever looks finds out.
+    /// The connection is dead: either side finds out when it looks.
     is_reset: bool,
     /// Nothing arrives before that, in either direction.
     up_stalled_until_ms: u64,
@@ -149,7 +149,8 @@ impl Network {
         });
     }
 
-    /// Both sides find the connection dead when they look. What was on its way is lost, but for the first so many bytes.
+    /// Both sides find the connection dead when they look. Bytes that were in flight are lost, except these numbers of
+    /// first bytes.
     pub(crate) fn reset(&self, id: LinkId, up_left: usize, down_left: usize) {
         self.with(id, |link, _| {
             link.is_reset = true;
@@ -294,7 +295,7 @@ impl Network {
 
 /// Addresses that the broker listens on.
 impl Network {
-    /// The clients of this run connect to addresses, so many of which there are.
+    /// The clients of this run connect to this number of addresses.
     pub(crate) fn build_doors(&self, count: usize) {
         self.0.borrow_mut().doors = vec![Door::default(); count];
     }

@@ -30,7 +30,7 @@ impl Random {
         least + self.below(most - least + 1)
     }
 
-    /// True so many times in a thousand.
+    /// Returns true this number of times in a thousand.
     pub(crate) fn chance(&mut self, per_mille: usize) -> bool {
         self.below(1_000) < per_mille
     }

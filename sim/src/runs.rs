@@ -37,7 +37,7 @@ const FRESH_KINDS: [Kind; 10] = [
     Kind::Discard,
     Kind::Held,
 ];
-/// A fault that is planted on purpose is found in at most so many runs.
+/// Maximum number of runs that find a fault planted on purpose.
 const RUNS_PER_FAULT: u64 = 3_000;
 /// Number of events that are shown when a run fails.
 const LAST_EVENTS: usize = 80;
@@ -197,7 +197,7 @@ impl Summary {
     }
 }
 
-/// The first so many of a kind, and those that have failed once.
+/// Returns the first seeds of a kind, and the seeds that have failed once.
 fn fixed_seeds(kind: Kind, first: u64) -> impl Iterator<Item = Run> {
     let once_failed: &[u64] = match kind {
         Kind::Ordinary => &ONCE_FAILED,

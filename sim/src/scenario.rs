@@ -28,9 +28,9 @@ pub(crate) struct Scenario {
     pub(crate) holds_threads: bool,
     /// Out of a thousand messages to a topic that has a retained value: it is not to be retained.
     pub(crate) plain_per_mille: usize,
-    /// Clients may make a process hold so much.
+    /// Maximum memory that clients may make a process hold, in bytes.
     pub(crate) memory_bytes_max: usize,
-    /// The socket of a connection takes so many bytes that its client has not read.
+    /// Maximum bytes in the socket of a connection that its client has not read.
     pub(crate) socket_bytes: usize,
     pub(crate) clients: Vec<Profile>,
     pub(crate) topics: Vec<Topic>,
@@ -40,7 +40,7 @@ pub(crate) struct Scenario {
     pub(crate) weather: Weather,
     /// Length of the largest payload.
     pub(crate) payload_bytes_max: usize,
-    /// A client reads so much at a time at the most.
+    /// Maximum bytes that a client reads at a time.
     pub(crate) reads_bytes_max: usize,
     /// The space on the disk is what matters.
     pub(crate) pressure: Option<Pressure>,
@@ -188,7 +188,7 @@ impl Profile {
 /// The most shards that any process has.
 pub(crate) const SHARDS_MAX: usize = 4;
 pub(crate) const QOS: [Qos; 3] = [Qos::AtMostOnce, Qos::AtLeastOnce, Qos::ExactlyOnce];
-/// A group with keys has so much, for its lanes.
+/// Memory of a group with keys, for its lanes, in bytes.
 const GROUP_BYTES: usize = 45_000;
 const FILTERS: [&str; 14] = [
     "t/#",

@@ -20,7 +20,7 @@ pub(crate) enum Mode {
     /// They are not even put into words.
     #[default]
     Off,
-    /// The last so many are kept.
+    /// The last events are kept, at most this number.
     Keep(usize),
     /// They are printed as they happen.
     Print,

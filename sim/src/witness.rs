@@ -25,7 +25,7 @@ impl Witness {
         self.groups.push((at, group.iter().cloned().map(Record::into_owned).collect()));
     }
 
-    /// The process has ended when it had come so far.
+    /// The process has ended with this progress.
     pub(crate) fn ended(&mut self, progress: Progress) {
         self.promised = progress.written;
         self.durable = progress.durable;

@@ -28,26 +28,27 @@ use crate::witness::{difference, resolved};
 
 /// How long everybody has, once all is well, for everything to arrive: longer than the broker waits for anybody.
 const RECOVERY_MS: u64 = 100_000;
-/// After so long it is not going to.
+/// Time after which an event is not expected any more, in milliseconds.
 const PATIENCE_MS: u64 = 300_000;
 /// How long nobody is there: longer than messages are kept that expire, and the rounds that look for them take.
 const ALONE_MS: u64 = 90_000;
 /// How long everybody is well when the disk is not: longer than a connection before MQTT 5 is kept whose message could not
 /// be stored.
 const WITHOUT_DISK_MS: u64 = 10_000;
-/// The load of clients that are well takes so long at the most: longer than anybody may be refused.
+/// Maximum duration of the load of clients that are well, in milliseconds: longer than messages may be refused.
 const LOAD_MS: u64 = 30_000;
 /// Outputs that hold more bytes are written in parts.
 const IN_PARTS_BYTES: usize = 256 << 10;
-/// A message takes at most so much memory beside its payload.
+/// Maximum memory of a message beside its payload, in bytes.
 const MESSAGE_BYTES: usize = 1_000;
 /// Maximum number of pieces of work of the preparing thread during one commit of the other thread.
 const PIECES_MAX: usize = 40;
-/// An operator raises the limit of a log by this factor...
+/// Factor by which an operator raises the limit of a log.
 const TIMES_MORE: u64 = 3;
-/// ... and by so many of the longest segments.
+/// Number of the longest segments that the operator adds to the raised limit.
 const SEGMENTS_MORE: u64 = 32;
-/// Out of a thousand turns of shards and the ledger: the system does not run the thread, for so many steps at most.
+/// Probability in a thousandth, for each turn of a shard or the ledger, that the system does not run the thread; and
+/// the maximum number of steps for which it does not run.
 const HELD_PER_MILLE: usize = 10;
 const HELD_STEPS_MAX: usize = 200;
 /// Rounds without the clock going on: more are a loop without end.
@@ -442,7 +443,7 @@ impl World {
         self.most.check(fullest)
     }
 
-    /// All clients are gone for a while. What expires meanwhile goes too, wherever it waits.
+    /// All clients are gone for a while. Messages that expire meanwhile are removed, wherever they wait.
     fn leave_alone(&mut self) -> Result<(), String> {
         note!(self.scene.trace, ("world"), "nobody is there for a while");
         self.disk.heal();
@@ -510,8 +511,8 @@ impl World {
         }
     }
 
-    /// Clients publish for ever what is refused for good, because so much is live: an operator raises the limit, once. Then
-    /// everything has to arrive. Returns whether that was the reason.
+    /// Clients publish messages for ever that are refused for good, because too much is live: an operator raises the
+    /// limit, once. Then everything has to arrive. Returns whether this was the reason.
     fn give_more_disk(&mut self) -> bool {
         let may_refuse = self.space.as_ref().zip(self.process.as_ref());
         let may_refuse = may_refuse.is_some_and(|(space, process)| space.may_refuse(process.space()));

@@ -161,7 +161,7 @@ impl Process {
         has_committed
     }
 
-    /// The thread that sees to the space does nothing for so long.
+    /// Delays the preparing thread by this number of milliseconds.
     pub(crate) fn delay_preparer(&mut self, slow_ms: u64, now_ms: u64) {
         self.journal.prepare_later(now_ms + slow_ms);
     }

@@ -307,7 +307,7 @@ impl Client {
         }
     }
 
-    /// Acknowledges so many of the messages that have come, in their order.
+    /// Acknowledges this number of the received messages, in their order.
     fn acknowledge(&mut self, messages: usize, scene: &mut Scene) {
         for _ in 0..messages.min(self.unacknowledged.len()) {
             let Some((receipt, delivery)) = self.unacknowledged.pop_front() else { break };

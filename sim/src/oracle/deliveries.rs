@@ -190,8 +190,8 @@ impl Oracle {
         }
     }
 
-    /// Whether everything that the session gets of a topic comes from one group that keeps it in order. Where it has been
-    /// granted another QoS since, it gets with that one what it had not acknowledged, again.
+    /// Whether everything that the session gets of a topic comes from one group that keeps it in order. If another QoS
+    /// was granted since, unacknowledged messages are sent again with the new one.
     fn is_of_one_ordered_group(&self, session: &Session, topic: usize) -> bool {
         let mut matching = session.spans.iter().filter(|span| self.matches[span.wish.filter][topic]);
         let first = matching.next().map(|span| (span.wish.filter, span.wish.qos));

@@ -24,8 +24,8 @@ pub(super) struct Missed {
 }
 
 impl Oracle {
-    /// Everything that was promised has been kept. `dropped`: so many copies did not arrive because they had expired,
-    /// because their reader was slow, or the process full.
+    /// Checks that all promises were kept. `dropped` is the number of copies that did not arrive because they had
+    /// expired, because their reader was slow, or because the process was full.
     pub(crate) fn settle(&mut self, standings: &[Standing], dropped: u64) {
         let alive: Vec<SessionNo> = standings.iter().filter_map(|standing| standing.session).collect();
         let mut missed = Vec::new();
@@ -55,7 +55,7 @@ impl Oracle {
         for number in 0..self.messages.len() {
             let no = MessageNo(u32::try_from(number).expect("a run is short"));
             if self.message(no).will.is_some() {
-                // It waits until it can be recorded for those who are away.
+                // It waits until it can be recorded for sessions that are away.
                 continue;
             }
             // A message that a group owes may be owed by a member that needs the disk.

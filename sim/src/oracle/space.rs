@@ -9,9 +9,9 @@ use crate::broker::Space;
 const REFUSED_MS: u64 = 5_000;
 /// Number of rounds in which everybody must have had a turn before a refusal is a failure.
 const REFUSED_TURNS: u64 = 20;
-/// A limit has so many of the shortest segments at least.
+/// Minimum limit, in segments of the shortest length.
 const SEGMENTS_MIN: u64 = 8;
-/// A limit has so many of the shortest segments at least where half of it may be live.
+/// Minimum limit of a log of which half may be live, in segments of the shortest length.
 const SEGMENTS_OF_HALF: u64 = 32;
 /// Bytes in the directory beside segments.
 const OTHER_BYTES: u64 = 4_096;
@@ -40,7 +40,7 @@ struct Refused {
 }
 
 impl SpaceJudge {
-    /// A process begins, possibly with other settings, on a directory that takes so much.
+    /// A process begins, possibly with other settings, on a directory of this size.
     pub(crate) fn begin(&mut self, settings: &Settings, begun_bytes: u64) {
         let limit_bytes = settings.disk_bytes_max;
         let is_fair = limit_bytes >= SEGMENTS_MIN * u64::from(settings.segment_bytes_min);
@@ -59,8 +59,8 @@ impl SpaceJudge {
         self.turns += 1;
     }
 
-    /// The directory takes so much now. If copies of the oldest segment, or records that free space,
-    /// find no space, there may be some more segments for a while. Without them there would never be space again.
+    /// Checks the size of the directory. If copies of the oldest segment, or records that free space, find no space,
+    /// there may be some more segments for a while. Without them there would never be space again.
     ///
     /// # Errors
     /// More than it may.
@@ -97,8 +97,8 @@ impl SpaceJudge {
         ))
     }
 
-    /// Whether messages may be refused for as long as nobody takes what is kept: so much of the limit is live, or the limit
-    /// is so low.
+    /// Whether messages may be refused until clients receive stored messages: too much of the limit is live, or the
+    /// limit is too low.
     pub(crate) fn may_refuse(&self, space: Space) -> bool {
         !self.is_fair || space.live_bytes > self.live_bytes_most
     }
@@ -146,7 +146,7 @@ mod tests {
     const HAPPY: Space =
         Space { live_bytes: 100_000, log_bytes: 500_000, segments: 5, spares: 2, taken: 1, refused: 0 };
 
-    /// Of a process with a limit, whose directory has taken so much before.
+    /// Makes the judge of a process with a limit, whose directory had this size before.
     fn judge(begun_bytes: u64) -> SpaceJudge {
         let mut judge = SpaceJudge::default();
         let settings =
