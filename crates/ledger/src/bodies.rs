@@ -55,7 +55,7 @@ pub(crate) struct Whose {
 pub(crate) enum Need {
     /// Its turn in the queue comes.
     Turn,
-    /// It has left the queue, and is to be sent again.
+    /// The message has left the queue, and is to be sent again.
     Again(PacketId),
     /// An operator looks at it.
     Look,

@@ -26,7 +26,7 @@ pub(crate) struct Claims {
     hasher: SeedableRandomState,
     /// The number of connections of each user. A user is the hash of its name and of the place of user names.
     connections: HashTable<(u64, u32)>,
-    /// Those whose sessions have ended, in the order of the records of that, until these are durable.
+    /// Identifiers whose sessions have ended, in the order of the records of this, until the records are durable.
     ended: VecDeque<(Lsn, Arc<str>)>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Client {
     pub(crate) session: Option<QueueId>,
     pub(crate) holder: Option<Holder>,
     waiting: Option<Box<Claimant>>,
-    /// It had a session, the end of which is recorded there and not durable yet: after a crash it would have it again.
+    /// Position of the record that ended its session, until it is durable: after a crash the session would exist again.
     ended: Option<Lsn>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Holder {
     pub(crate) place: Place,
     pub(crate) window: u16,
     pub(crate) packet_bytes_max: u32,
-    /// Of a session that ends with its connection; others keep theirs.
+    /// The will, if the session ends with its connection; lasting sessions keep their own.
     pub(crate) will: Option<Box<Will>>,
     pub(crate) principal: Arc<Principal>,
 }
@@ -78,7 +78,7 @@ pub(crate) enum Outcome {
 /// The connection that has left.
 #[derive(Debug)]
 pub(crate) enum Gone {
-    /// One that neither held nor waited, or waited: nothing changes.
+    /// A connection that neither held nor waited, or waited: nothing changes.
     Nobody,
     /// The holder; who waited is next.
     Holder { holder: Holder, session: Option<QueueId>, next: Option<Claimant> },
@@ -95,7 +95,7 @@ impl Claims {
         self.clients.len()
     }
 
-    /// Somebody wants its identifier [MQTT-3.1.4-3].
+    /// Claims an identifier for a connection [MQTT-3.1.4-3].
     pub(crate) fn claim(&mut self, claimant: Claimant) -> Outcome {
         match self.find_mut(&claimant.claim.subscriber.client_id) {
             Some(Client { holder: Some(holder), waiting, .. }) => {

@@ -54,9 +54,9 @@ fn is_short(queue: &Queue, bounds: Bounds) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct Cursors {
     walks: BTreeMap<WalkKey, Walk>,
-    /// Those whose next step was asked for and is not done, in the order in which they asked.
+    /// Cursors whose next step was requested and is not done, in the order of the requests.
     asked: VecDeque<WalkKey>,
-    /// Those whose next step is made at that time: what they had found could not be recorded.
+    /// Cursors whose next step is made at that time: the values found could not be recorded.
     later: VecDeque<(u64, WalkKey)>,
     /// Connections that are gone. Their cursors are closed bit by bit; nobody asks them for anything any more.
     closing: VecDeque<(ShardId, ConnectionId)>,
@@ -74,7 +74,7 @@ struct Walk {
     session: Option<QueueId>,
     /// Messages of the last step for the session's queue, and the options of the subscription at that time.
     found: Option<(Vec<Arc<Message>>, Interest)>,
-    /// It could not be recorded, and is to be found again.
+    /// The values found could not be recorded, and are to be found again.
     was_refused: bool,
 }
 
@@ -204,7 +204,7 @@ impl Ledger {
         true
     }
 
-    /// One step of each cursor that was asked for one, at most `steps`, while the shards have room.
+    /// Makes one step of each cursor that has a request, at most `steps`, while the shards have room.
     pub(crate) fn step_cursors(&mut self, steps: usize, now: Now, to: &mut impl Effects) {
         while let Some((_, key)) = self.cursors.later.pop_front_if(|(due_ms, _)| *due_ms <= now.monotonic_ms)
         {
@@ -219,7 +219,7 @@ impl Ledger {
         }
     }
 
-    /// One step of a cursor, unless that was closed. One that found nothing yet goes on by itself.
+    /// Makes one step of a cursor, unless it was closed. A cursor that found nothing yet goes on by itself.
     fn step_cursor(&mut self, key: WalkKey, now: Now, to: &mut impl Effects) {
         let Some(walk) = self.cursors.walks.get_mut(&key) else { return };
         let Step { messages, done } = self.retained.step(&mut walk.cursor, walk.stride, now);

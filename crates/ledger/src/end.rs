@@ -106,7 +106,7 @@ impl Ledger {
         }
     }
 
-    /// One piece of one thing. Whether nothing is left.
+    /// Ends one piece. Returns whether nothing is left.
     fn end_step(&mut self, ending: &mut Ending, units: &mut usize, to: &mut impl Effects) -> bool {
         if let Some((group, share)) = ending.shares.pop_first() {
             let is_last = self.lines.group(group).is_some_and(|group| group.members == 1);

@@ -22,8 +22,8 @@ pub(crate) struct Entry {
     address: Option<Address>,
     /// The count of live bytes, if the message was recorded when it came.
     live: Option<Live>,
-    /// It is counted together with other queues, of which the last takes it off; or it is counted and expires. Most go into
-    /// one queue and do not: for these there is nothing to allocate.
+    /// The count that several queues share, of which the last one removes it; or the count of a message that expires.
+    /// Most messages go into one queue and do not expire: they need no allocation.
     shared: Option<Arc<LiveBytes>>,
     identifiers: Identifiers,
     size_bytes: u32,
@@ -38,9 +38,9 @@ pub(crate) struct Entry {
 enum Reading {
     /// Nobody has asked for it.
     No,
-    /// It is on its way from the disk.
+    /// The message is being read from the disk.
     UnderWay,
-    /// It cannot be read, now or later.
+    /// The message cannot be read, now or later.
     Damaged,
 }
 
@@ -151,7 +151,7 @@ impl Entry {
         Granted { qos: self.qos, retain: self.retain, identifiers: self.identifiers.clone() }
     }
 
-    /// It goes to somebody who was granted something else.
+    /// Changes the options, because the message goes to another subscriber.
     pub(crate) fn grant(&mut self, granted: Granted) {
         Granted { qos: self.qos, retain: self.retain, identifiers: self.identifiers } = granted;
     }
@@ -194,7 +194,7 @@ impl Entry {
         }
     }
 
-    /// It is in memory, and its record may go.
+    /// Keeps the message in memory: its record may go.
     pub(crate) fn stay(&mut self) {
         debug_assert!(self.message.is_some(), "a member has it");
         self.address = None;
@@ -239,7 +239,7 @@ impl Entry {
         self.reading = Reading::No;
     }
 
-    /// It cannot be read, now or later.
+    /// Marks the message as unreadable, now and later.
     pub(crate) fn set_damaged(&mut self) {
         self.reading = Reading::Damaged;
     }
@@ -249,7 +249,7 @@ impl Entry {
         self.message.is_none() && self.reading == Reading::Damaged
     }
 
-    /// It is in memory.
+    /// Counts the message, which is in memory.
     #[inline]
     fn count(&self) {
         match (&self.shared, self.live) {

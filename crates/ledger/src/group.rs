@@ -30,7 +30,7 @@ pub(crate) struct Group {
     pub(crate) incarnation: Incarnation,
     /// The session that was its first member, in this process.
     founder: Option<QueueId>,
-    /// It has, or had, a member that lasts: what comes from then on is recorded.
+    /// The group has, or had, a lasting member: messages are recorded from then on.
     pub(crate) is_recorded: bool,
     /// In a key-ordered group: the messages that each member can get.
     pub(crate) lanes: Option<Box<Lanes>>,
@@ -48,7 +48,7 @@ pub(crate) struct Group {
     pub(crate) inherited: Inherited,
     /// Its queue was full: its members are ended, and nobody joins it.
     pub(crate) is_ending: bool,
-    /// It stands in the line of those whose lanes are to get their owners.
+    /// The group is in the line of groups whose lanes are to get their owners.
     pub(crate) is_deciding: bool,
 }
 
@@ -104,7 +104,7 @@ struct OnFilter {
 pub(crate) struct Begun {
     /// Number of groups on the filter.
     pub(crate) groups: usize,
-    /// Those that one session has begun.
+    /// Number of groups that one session has begun.
     pub(crate) of_founder: usize,
 }
 

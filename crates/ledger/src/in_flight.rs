@@ -44,7 +44,7 @@ pub(crate) struct Exchange {
 enum Order {
     /// Its last packet was the one with this number that was sent.
     Sent(u64),
-    /// It waits for the disk, and is sent behind all that do not wait.
+    /// The exchange waits for the disk, and is sent behind all that do not wait.
     Waiting(u64),
 }
 

@@ -22,7 +22,7 @@ pub trait Keeper: Send {
     /// Nothing can be recorded any more.
     fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal>;
 
-    /// Somebody waits for as much as this from now on. Others may still wait for more.
+    /// Raises the durability that somebody waits for from now on. Others may still wait for more.
     fn raise_durability(&mut self, _durability: Durability) {}
 
     /// Whether there is space for more. Whoever commits asks before each command; see [`RoomWait`](crate::RoomWait).

@@ -1,4 +1,4 @@
-//! Which member of a group has which keys, and what of them can be sent, where keys keep their order.
+//! Keys of the members of a key-ordered group, and the messages that can be sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -57,7 +57,7 @@ const NEWCOMERS_MAX: usize = 64;
 const SCAN_CLAIMS: usize = 64;
 
 impl Undecided {
-    /// Somebody has come or gone: every lane is looked at once more.
+    /// Begins to decide all lanes again, because a member has come or gone.
     fn begin(&mut self) {
         self.lanes = Lane::COUNT;
     }
@@ -97,7 +97,7 @@ struct Present {
     /// The lanes from which it can get something, by the next message of each.
     ready: BTreeSet<(MessageId, Lane)>,
     turn: Option<u64>,
-    /// It takes nothing at the moment, and will say when it does.
+    /// The member accepts nothing at the moment, and will say when it does.
     is_hungry: bool,
     /// How many messages wait in its lanes.
     waiting: usize,
@@ -456,7 +456,7 @@ mod tests {
         turns
     }
 
-    /// Whose each lane should be.
+    /// Returns the member that should own each lane.
     fn wanted(lanes: &Lanes) -> Vec<Option<QueueId>> {
         let most = |lane: Lane| {
             let claim =

@@ -55,7 +55,7 @@ impl Live {
         self.count_until(bytes, None)
     }
 
-    /// One that expires then, if it does.
+    /// Counts a message, which may expire at this time.
     pub(crate) fn count_until(self, bytes: usize, expires_unix_ms: Option<u64>) -> LiveBytes {
         self.add(bytes);
         LiveBytes {
@@ -99,7 +99,7 @@ impl LiveBytes {
         self.expires_unix_ms
     }
 
-    /// Somebody may have the message while all queues have it on the disk: then it is not read.
+    /// Remembers a message that somebody may have while all queues have it on disk: then it is not read.
     pub(crate) fn know(&self, message: &Arc<Message>) {
         *self.message() = Arc::downgrade(message);
     }

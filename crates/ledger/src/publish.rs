@@ -36,9 +36,9 @@ pub(crate) struct Routing<'a> {
     pub(crate) targets: &'a Targets,
     /// The client that has published it and can be told what became of it.
     pub(crate) publisher: Option<Publisher>,
-    /// It opens an exchange of QoS 2 with this session.
+    /// The message opens an exchange of QoS 2 with this session.
     pub(crate) opens: Option<(QueueId, PacketId)>,
-    /// It is the will that was recorded under this number.
+    /// The message is the will that was recorded under this number.
     pub(crate) will: Option<MessageId>,
 }
 
@@ -55,13 +55,13 @@ pub(crate) struct Publisher {
 #[derive(Debug, Clone, Copy)]
 struct Recorded {
     id: MessageId,
-    /// It need not stay in memory.
+    /// Address of the message, which need not stay in memory then.
     address: Option<Address>,
 }
 
 /// The result of routing a message.
 pub(crate) struct Routed {
-    /// Somebody has a subscription to it.
+    /// At least one subscription matches the message.
     has_subscriber: bool,
     /// A queue that it went into has grown too much.
     brake: Option<Brake>,

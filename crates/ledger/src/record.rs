@@ -17,7 +17,7 @@ pub struct Incarnation(pub u64);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub u64);
 
-/// One change of what must survive. Those of one packet are committed together.
+/// One change of the state that must survive. The changes of one packet are committed together.
 ///
 /// A record borrows from the ledger; [`into_owned`](Self::into_owned) makes one that can be kept.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ pub enum Record<'a> {
         /// The will of the client.
         will: Option<WillRecord<'a>>,
     },
-    /// It acts for this user from now on. Without such a record a session is anonymous.
+    /// A session acts for this user from now on. Without such a record a session is anonymous.
     Principal {
         /// The session that has the user.
         session: Incarnation,
@@ -79,7 +79,7 @@ pub enum Record<'a> {
         /// The fate of the will, if there is one.
         will: WillFate,
     },
-    /// It is over, with everything it had but a will that is due.
+    /// A session is over, with everything it had but a will that is due.
     Ended {
         /// The incarnation of the session.
         session: Incarnation,
@@ -122,7 +122,7 @@ pub enum Record<'a> {
         body: Cow<'a, Arc<Message>>,
         /// The queues that it waits in.
         queues: Cow<'a, [Queued]>,
-        /// It is the retained value of its topic from now on.
+        /// The message is the retained value of its topic from now on.
         is_retained: bool,
     },
     /// A topic has no retained value any more.
@@ -137,7 +137,7 @@ pub enum Record<'a> {
         /// Packet identifier of the PUBLISH.
         packet_id: PacketId,
     },
-    /// It has released it.
+    /// A session has released such a message.
     Closed {
         /// The session of the publisher.
         session: Incarnation,
@@ -148,7 +148,7 @@ pub enum Record<'a> {
     Sent {
         /// The session of the subscriber.
         session: Incarnation,
-        /// Which of its messages.
+        /// Number of the message.
         message: MessageId,
         /// Packet identifier of the exchange.
         packet_id: PacketId,
@@ -184,7 +184,7 @@ pub enum Record<'a> {
     Removed {
         /// A session or a group.
         queue: Incarnation,
-        /// Which of its messages.
+        /// Number of the message.
         message: MessageId,
     },
     /// A subscription is to be brought what is retained: a cursor begins.
@@ -196,7 +196,7 @@ pub enum Record<'a> {
         /// Messages of QoS 1 or 2 that are newer than this one go to the subscription when they are published.
         last: MessageId,
     },
-    /// It has come further.
+    /// A cursor has come further.
     CursorMoved {
         /// The session that has subscribed.
         session: Incarnation,
@@ -205,7 +205,7 @@ pub enum Record<'a> {
         /// The topic at which the cursor continues, with U+0000 in place of `/`.
         from: Cow<'a, [u8]>,
     },
-    /// It is at its end.
+    /// A cursor is at its end.
     CursorDone {
         /// The session that has subscribed.
         session: Incarnation,
@@ -299,11 +299,11 @@ pub struct WillRecord<'a> {
 /// The fate of the will of a client that has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WillFate {
-    /// It is not published, or there is none.
+    /// The will is not published, or there is none.
     Dropped,
-    /// It waits for its delay.
+    /// The will waits for its delay.
     Waits,
-    /// It is published as soon as that can be.
+    /// The will is published as soon as possible.
     Due,
 }
 

@@ -41,7 +41,7 @@ pub(crate) struct Replay {
     path: Vec<QueueId>,
 }
 
-/// Whose will it is that waits.
+/// The session whose will waits.
 struct Waiting {
     session: Incarnation,
     principal: Arc<Principal>,
@@ -389,7 +389,7 @@ impl Replay {
         }
     }
 
-    /// Of messages that can be read again no more need to be in memory.
+    /// Whether further messages that can be read again need not be in memory.
     pub(crate) fn is_full(&self) -> bool {
         let Settings { queued_bytes_in_memory, recovered_bytes_in_memory, .. } = self.ledger.settings;
         self.ledger.live.in_memory_bytes() > queued_bytes_in_memory.min(recovered_bytes_in_memory)
@@ -450,7 +450,7 @@ impl Replay {
         line.session_mut().expect("what has no name is kept as a session")
     }
 
-    /// It is kept as a session: nor is it known yet whether it is not a group.
+    /// Returns the line, or begins one as a session: it is not known yet whether it is a group.
     fn nameless_or_begin(&mut self, incarnation: Incarnation) -> &mut Line {
         self.count(incarnation);
         let nobody = &self.nobody;

@@ -40,7 +40,7 @@ pub(crate) struct Replies {
 pub(crate) struct Answer {
     pub(crate) shard: ShardId,
     pub(crate) reply: Reply,
-    /// It acknowledges a message that went into a queue that had grown too much.
+    /// The queue that had grown too much, if the answer acknowledges a message in it.
     pub(crate) brake: Option<Brake>,
 }
 

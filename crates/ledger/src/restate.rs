@@ -30,7 +30,7 @@
 //! | its user | the last `Principal` or `Owner` | the same |
 //! | its client has left | the last `Left` | `Left`, unless its will waits |
 //! | and its will waits | `Connected` | `Connected`, `WillPrincipal`, and the `Left` that is younger than both |
-//! | its will is due | `Connected`, `WillKept` | `WillKept`, `WillPrincipal`: the session may be gone, or connected with another |
+//! | its will is due | `Connected`, `WillKept` | `WillKept`, `WillPrincipal`: the session may be gone, or have another will |
 //! | a subscription, a group | `Subscribed`, `Group` | the same, with the options of today |
 //! | a cursor | `Cursor` | `Cursor`, `CursorMoved` |
 //! | an identifier of QoS 2 in use | `Opened`, `Received` | the same |
@@ -100,7 +100,7 @@ impl Moved {
         }
     }
 
-    /// It goes on or is over: only its identifier is in use, if that.
+    /// Forgets an exchange that goes on or is over: only its identifier is in use, if at all.
     pub(crate) fn forget(&mut self, exchange: &Exchange) {
         if let (Some(group), State::Own(message, _)) = (exchange.moved_from, &exchange.state) {
             self.messages.remove(&(group, *message));

@@ -57,7 +57,7 @@ struct Restore {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     Subscriptions,
-    /// Those that have not been brought everything that is retained.
+    /// Subscriptions that have not received all retained messages.
     Unfinished,
 }
 

@@ -50,7 +50,7 @@ impl Value {
 /// The result of storing a PUBLISH with RETAIN 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stored {
-    /// It is the topic's value now, or the topic has none any more if its payload was empty.
+    /// The message is the topic's value now, or the topic has none any more if its payload was empty.
     Done,
     /// There was no room; the topic has no value any more, since the old one is out of date.
     Full,
@@ -114,9 +114,9 @@ pub(crate) fn cursor_over_all(filter: TopicFilter<'_>, after: Option<TopicName<'
 /// How far one step of a cursor may go.
 #[derive(Debug, Clone, Copy)]
 pub struct Stride {
-    /// It ends with the message that reaches this size.
+    /// Size of messages in bytes. The message that reaches it is the last of a step.
     pub bytes: usize,
-    /// It ends after looking at as many values.
+    /// Maximum number of values that a step looks at.
     pub visits: usize,
 }
 

@@ -13,7 +13,7 @@ pub(crate) enum Room {
     Enough,
     /// There is room after dropping this number of the oldest messages.
     AfterDropping(usize),
-    /// It does not get the message.
+    /// The queue does not get the message.
     None,
     /// Nor one that may not wait, while nobody is there to have it at once.
     Absent,

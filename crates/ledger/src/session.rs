@@ -41,7 +41,7 @@ pub(crate) struct Session {
     /// By filter; of a session that ends with its connection, only those it shares.
     pub(crate) subscriptions: BTreeMap<Box<str>, Interest>,
     pub(crate) shares: BTreeMap<QueueId, Share>,
-    /// It has come or gone, and not all groups have heard.
+    /// The session has come or gone, and not all groups know this.
     pub(crate) moving: Option<Moving>,
     pub(crate) online: Option<Box<Online>>,
     pub(crate) in_flight: InFlight,
@@ -70,7 +70,8 @@ pub(crate) struct Lasting {
     /// On this connection a change of its subscriptions was refused, which the shard had written to the index: since
     /// then the index is written from here.
     pub(crate) was_refused: bool,
-    /// It was connected when the records that it was made from ended, and that it is not any more is not recorded.
+    /// The session was connected when the records that it was made from ended. The end of this connection is not
+    /// recorded.
     pub(crate) is_unsettled: bool,
 }
 
@@ -143,7 +144,7 @@ pub(crate) struct PendingWill {
 }
 
 impl Unfinished {
-    /// One that has not begun.
+    /// Makes a cursor that has not begun.
     pub(crate) fn new(filter: &str, last: MessageId) -> Self {
         Self { from: first_key(filter), last, live: Live::SinceOpen, running: None }
     }
@@ -162,12 +163,12 @@ impl Unfinished {
 }
 
 impl Session {
-    /// One that ends with its connection.
+    /// Makes a session that ends with its connection.
     pub(crate) fn clean(subscriber: Arc<Subscriber>, online: Online) -> Self {
         Self { online: Some(Box::new(online)), ..Self::new(subscriber) }
     }
 
-    /// One that does not.
+    /// Makes a session that outlives its connection.
     pub(crate) fn lasting(subscriber: Arc<Subscriber>, incarnation: Incarnation) -> Self {
         Self { lasting: Some(Lasting::new(incarnation)), ..Self::new(subscriber) }
     }

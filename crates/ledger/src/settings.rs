@@ -32,7 +32,7 @@ pub struct Settings {
     /// Acknowledgements are withheld from publishers while a queue has grown by more than this number of bytes since
     /// its reader came.
     pub brake_bytes: usize,
-    /// Which member of a group gets a message.
+    /// The rule by which a message of a group gets its member.
     pub dispatch: Dispatch,
     /// The most groups that one session may be a member of.
     pub shared_subscriptions_max: usize,

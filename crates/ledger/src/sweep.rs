@@ -57,7 +57,7 @@ impl Sweep {
 }
 
 impl Ledger {
-    /// One piece of the sweep through the retained messages, and one of the round through the queues.
+    /// Makes one step of the sweep through the retained messages, and one of the round through the queues.
     pub(crate) fn sweep(&mut self, now: Now, to: &mut impl Effects) {
         if now.monotonic_ms >= self.sweep.next_ms {
             let has_found = self.sweep_retained(now, to);
@@ -74,7 +74,7 @@ impl Ledger {
         }
     }
 
-    /// One step through the retained messages. Returns whether it has cleared any.
+    /// Makes one step through the retained messages. Returns whether it has cleared any.
     fn sweep_retained(&mut self, now: Now, to: &mut impl Effects) -> bool {
         let mut has_cleared = false;
         let expired = self.retained.look_for_expired(VISITS, TOPIC_BYTES, now);
