@@ -14,7 +14,7 @@ use crate::{File, Storage};
 
 /// The lock file. Only the process that has locked this file writes to the directory.
 const LOCK: &str = "LOCK";
-/// Of all files that are made.
+/// Permissions of all files that are made.
 const MODE: u32 = 0o600;
 
 /// A directory of a file system. Its files are opened without following links, and only if they are regular files.

@@ -37,7 +37,7 @@ pub struct Damage {
 /// The kind of fault in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// It is not what META is, or META is missing while there are records.
+    /// The file is no META file, or META is missing while there are records.
     Meta,
     /// A file is missing, although the numbers of others say that there was one.
     Missing,
@@ -50,7 +50,7 @@ pub enum Fault {
     Number,
     /// There is no record behind the front of the file, nor in any other: there has to be one from the beginning.
     Empty,
-    /// It was written by another journal.
+    /// The file was written by another journal.
     Foreign,
     /// The front of a segment is not right, although there are records in it.
     Header,

@@ -16,7 +16,7 @@ const TRUSTED_BYTES: u32 = 2 << 20;
 /// The content of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It has whole groups of records.
+    /// The frame has whole groups of records.
     Records = 1,
     /// Nothing follows in this segment.
     End = 2,
@@ -92,7 +92,7 @@ impl Header {
         (header.payload_bytes <= room && oldest <= place.segment).then_some((header, word(20)?))
     }
 
-    /// It has no records: it says which segment is the oldest, or that the journal has begun.
+    /// Whether the frame has no records: it says which segment is the oldest, or that the journal has begun.
     pub(crate) fn is_mark(self) -> bool {
         self.kind == Kind::Records && self.payload_bytes == 0
     }
@@ -121,7 +121,7 @@ impl Place {
         crc32c::crc32c_append(self.length_crc(payload.len() as u64), payload)
     }
 
-    /// Of a payload's length: the checksum goes on with its bytes.
+    /// Checksum of a payload's length. The checksum of the payload continues with its bytes.
     fn length_crc(self, payload_bytes: u64) -> u32 {
         crc32c::crc32c_append(self.seed(), &payload_bytes.to_le_bytes())
     }

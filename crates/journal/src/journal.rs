@@ -33,7 +33,7 @@ pub struct Journal {
     scratch: Vec<u8>,
     /// For records that are copied.
     old: Decoder,
-    /// Of the group that was appended last: where it is, and how long its first record is.
+    /// Place of the group that was appended last, and length of its first record.
     last: Option<(u64, usize)>,
     turn: Turn,
     fetching: Fetching,
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Fetching {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
     None,
-    /// It is not, so that it takes all of a turn in one frame; it waits if that is set.
+    /// The thread is not woken, so that it takes all of a turn in one frame. It waits if `has_waiter` is set.
     Under {
         has_waiter: bool,
     },
@@ -86,7 +86,7 @@ struct Place {
     frame: usize,
     /// Offset in this frame.
     offset: usize,
-    /// It is in a group that has begun before it.
+    /// The record is in a group that has begun before it.
     is_inside: bool,
 }
 
@@ -232,7 +232,7 @@ fn decode(
     Ok((Recovered::Whole(Addressed { record, address }), is_last))
 }
 
-/// Of a frame's records, of which the first stands there.
+/// Damage in the records of a frame, the first of which is at `at`.
 fn damage(at: u64, what: String) -> OpenError {
     let (segment, offset) = place(at);
     Damage::at(name(segment), u64::from(offset - HEADER_BYTES), Fault::Record(what)).into()
@@ -289,7 +289,7 @@ impl Journal {
     }
 }
 
-/// Of these bytes, which stand there.
+/// Address of a record with these bytes, at `at`.
 fn address_of(at: u64, record: &[u8]) -> Address {
     Address {
         at: NonZeroU64::new(at).expect("segments are counted from 1"),

@@ -21,12 +21,12 @@ use crate::{Damage, Settings, Storage};
 pub enum Purpose {
     /// An event has happened, such as a publication or a subscription.
     News,
-    /// Somebody comes back for what is kept: taken as long as half of the last space is left, for without it nothing would
-    /// ever get less.
+    /// A client comes back for stored messages. Accepted as long as half of the last space is left: otherwise stored
+    /// messages would never become fewer.
     Return,
     /// Less has to be kept afterwards: the last space is for these and for copies.
     FreesSpace,
-    /// It is kept already, and its old place is to be used again.
+    /// The record is kept already, and its old place is to be used again.
     Copy,
 }
 
@@ -36,9 +36,9 @@ pub enum Urgency {
     /// Until something more urgent comes, or for [`REST_MS`].
     #[default]
     Later,
-    /// It is to be with the operating system as soon as possible.
+    /// As soon as possible with the operating system.
     Written,
-    /// It is to be on stable storage as soon as possible.
+    /// As soon as possible on stable storage.
     Durable,
 }
 

@@ -75,7 +75,7 @@ pub(crate) struct Plan {
     pub(crate) appended: u64,
     /// The longest copy that no segment had a place for, because they were longer once; 0 if there is none.
     pub(crate) copy_bytes: usize,
-    /// Of all that is pending.
+    /// Urgency of all pending groups.
     pub(crate) urgency: Urgency,
     pub(crate) waiter: Waiter,
     pub(crate) no_space: Option<String>,
@@ -122,11 +122,12 @@ struct Want {
 /// On what occasion a group gets its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Occasion {
-    /// It has just come.
+    /// The group has just come.
     Append,
-    /// It was held, and there may be space again.
+    /// The group was held, and there may be space again.
     Space,
-    /// It was held, and the oldest segment does not come back before it is written: copies come behind it, or are done.
+    /// The group was held, and the oldest segment does not come back before it is written: copies come behind it, or
+    /// are done.
     Copies,
 }
 
@@ -526,7 +527,7 @@ impl Plan {
         self.closed.front().or(self.open.as_ref())
     }
 
-    /// Somebody waits for all that is pending; whether there is anything.
+    /// Marks all pending groups as waited for. Returns whether there are any.
     pub(crate) fn hurry(&mut self) -> bool {
         let Some(last) = self.open.as_mut().or_else(|| self.closed.back_mut()) else { return false };
         last.urgency = Urgency::Durable;

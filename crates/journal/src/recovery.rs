@@ -16,7 +16,7 @@ pub struct Recovery {
     /// None in a directory without a journal.
     pub(crate) meta: Option<Meta>,
     pub(crate) files: Vec<LogFile>,
-    /// Which of the files is read, and where.
+    /// The file that is read, and the offset in it.
     pub(crate) index: usize,
     pub(crate) offset: u32,
     reader: FrameReader,

@@ -116,7 +116,8 @@ fn is_more(room: Room, before: Room) -> bool {
     room != before && (room == Room::Enough || before == Room::None)
 }
 
-/// It goes on when the log is closed as long as something waits to be written to a segment that is not ready.
+/// Whether the thread ends. After the log is closed it goes on as long as a group waits to be written to a segment that
+/// is not ready.
 fn is_finished(log: &Log, is_closed: &AtomicBool) -> bool {
     is_closed.load(Ordering::Acquire) && (log.has_failed() || !log.has_pending())
 }

@@ -27,7 +27,7 @@ pub(crate) struct Segment {
     pub(crate) number: u64,
     pub(crate) bytes: u32,
     pub(crate) file: Arc<dyn File>,
-    /// It is full of zeros, or of what it had before, and its own header.
+    /// The file is full of zeros, or of its earlier contents, and has its own header.
     is_ready: AtomicBool,
     /// Bytes that frames have taken, or may have taken while that is not known.
     used_bytes: AtomicU32,

@@ -21,11 +21,11 @@ pub struct Simulated {
 /// The failure of one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// It fails, and nobody knows what of it was done; the next ones succeed.
+    /// The operation fails, and it is unknown how much of it was done; the next ones succeed.
     Io,
     /// There was no space for it; the next ones succeed.
     Full,
-    /// It and all that follow fail: the process has ended here.
+    /// The operation and all that follow fail: the process has ended here.
     End,
 }
 
