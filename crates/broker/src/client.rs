@@ -52,7 +52,7 @@ pub(crate) struct Client {
     pub(crate) inbound_bytes: usize,
     /// Something waits for it because the process was full, and is tried again.
     pub(crate) is_stalled: bool,
-    /// It has changes to the index that are not written.
+    /// The client has changes to the index that are not written.
     pub(crate) has_changes: bool,
     /// The shard's list of beginnings of packets names it.
     pub(crate) has_beginning: bool,
@@ -64,7 +64,7 @@ pub(crate) struct Client {
     aside: Option<Box<Aside>>,
 }
 
-/// Those parts of a connection that few have, or for a short time: for all others they are one pointer.
+/// Parts of a connection that few connections have, or for a short time: for all others they are one pointer.
 #[derive(Debug)]
 pub(crate) struct Aside {
     /// The deep shapes among its subscriptions.
@@ -108,7 +108,7 @@ pub(crate) struct Aside {
     pub(crate) role_bound: Option<Bound>,
 }
 
-/// Of a client that has none of it.
+/// Parts of a client that has none of them.
 static NOTHING: Aside = Aside::NOTHING;
 
 /// An [`Aside`] of a client that has none of it: as a value, and as the pattern of that value.
@@ -211,7 +211,7 @@ impl Client {
         self.aside.get_or_insert_with(|| Box::new(Aside::NOTHING))
     }
 
-    /// One of those parts is gone. After the last the memory of all is free.
+    /// Frees the memory of these parts when none of them is left.
     pub(crate) fn tidy(&mut self) {
         self.aside.take_if(|aside| aside.is_nothing());
     }
@@ -302,14 +302,14 @@ impl Client {
         self.subscriber.as_ref()?.queue
     }
 
-    /// It has subscribed to a filter of this shape.
+    /// The client has subscribed to a filter of this shape.
     pub(crate) fn add_shape(&mut self, shape: Option<DeepShape>) {
         if let Some(shape) = shape {
             self.make_aside().shapes.get_or_insert_default().insert(shape);
         }
     }
 
-    /// It has unsubscribed from a filter of this shape.
+    /// The client has unsubscribed from a filter of this shape.
     pub(crate) fn remove_shape(&mut self, shape: Option<DeepShape>) {
         if let (Some(shape), Some(aside)) = (shape, self.aside_mut())
             && aside.shapes.take_if(|shapes| !shapes.remove(shape)).is_some()

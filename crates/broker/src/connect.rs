@@ -164,7 +164,7 @@ impl Shard {
         to.close(id);
     }
 
-    /// Somebody else has come with the same client identifier [MQTT-3.1.4-3].
+    /// Ends a connection because another one has come with the same client identifier [MQTT-3.1.4-3].
     pub(crate) fn evict(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
         if self.clients.get(id).is_none() {
             // It has left already, and said so.

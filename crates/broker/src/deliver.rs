@@ -26,9 +26,9 @@ const BEHIND_FEW: usize = 4;
 /// Full subscribers among the receivers of a delivery.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// One of those whose output is over its mark.
+    /// A subscriber whose output is over its mark.
     pub(crate) over: Option<Arc<Subscriber>>,
-    /// One of those behind whose window more waits than should.
+    /// A subscriber with more waiting behind its window than its mark.
     pub(crate) behind: Option<Arc<Subscriber>>,
 }
 
@@ -126,7 +126,7 @@ impl Shard {
         })
     }
 
-    /// Somebody who has subscribed is not here, and what comes at QoS 0 waits for nobody.
+    /// Counts subscribers that are not connected: messages of QoS 0 do not wait for them.
     pub(crate) fn count_absent(&self, count: u64) {
         self.counters.routed.add(count);
         self.counters.dropped_absent.add(count);
@@ -463,7 +463,7 @@ impl Shard {
         self.pull(connection, to);
     }
 
-    /// One of QoS 1 or 2 goes behind the window, whatever waits there: there is one step at a time.
+    /// Puts a message of QoS 1 or 2 behind the window, whatever waits there: there is one step at a time.
     fn bring(&mut self, connection: ConnectionId, message: Arc<Message>, interest: Interest, now: Now) {
         let Some(client) = self.clients.get_mut(connection) else { return };
         let Some(version) = client.session.version() else { return };
@@ -485,7 +485,7 @@ impl Shard {
         self.counters.waiting.add(1);
     }
 
-    /// One of QoS 0.
+    /// Sends a retained message of QoS 0.
     fn send_retained(
         &mut self,
         connection: ConnectionId,

@@ -97,14 +97,14 @@ impl Sink for Head<'_> {
     }
 }
 
-/// One target, as its connection is now.
+/// A target with the present properties of its connection.
 pub(crate) struct Receiver {
     pub(crate) shape: Shape,
     /// The largest packet it takes.
     pub(crate) bytes_max: usize,
-    /// It has published itself: it may be waiting for this message to go on.
+    /// The receiver has published itself: it may be waiting for this message to go on.
     pub(crate) publishes: bool,
-    /// It takes aliases in place of topics.
+    /// The receiver accepts aliases in place of topics.
     pub(crate) uses_aliases: bool,
 }
 

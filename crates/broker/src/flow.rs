@@ -71,7 +71,7 @@ impl Shard {
         }
     }
 
-    /// One of the things that blocked a publisher is gone: it is read again unless there is another.
+    /// Something that blocked a publisher is gone: the publisher is read again unless something else blocks it.
     pub(crate) fn unblock(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
         let now = to.now;
         let Some(client) = self.clients.get_mut(id) else { return };

@@ -32,19 +32,19 @@ pub(crate) enum Blocker {
     Shard(ShardId),
     /// The ledger has not read its commands.
     Ledger,
-    /// It does not take what it is sent itself.
+    /// The client does not read its own output.
     Itself,
-    /// It has published more than was answered, in a version that has no Receive Maximum.
+    /// The client has published more than was answered, in a version that has no Receive Maximum.
     Answers,
     /// A SUBSCRIBE or UNSUBSCRIBE of its takes more than one turn.
     Request,
     /// Commands of its are being carried out.
     Control,
-    /// It has published more than its roles allow in this time.
+    /// The client has published more than its roles allow in this time.
     Pace,
 }
 
-/// Which of the publishers that wait for a shard or the ledger go first. A publisher that is read may take all the room there
+/// The order of publishers that wait for a shard or the ledger. A publisher that is read may take all the room there
 /// is, and then waits again, before those that stand behind it are read. They find no room, and go before it next time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Line {
@@ -72,7 +72,7 @@ pub(crate) struct Waiting {
     ledger: Lines,
 }
 
-/// Those who wait for one subscriber.
+/// The publishers that wait for one subscriber.
 #[derive(Debug)]
 struct WaitingFor {
     subscriber: Arc<Subscriber>,
@@ -89,7 +89,7 @@ impl Waiting {
         }
     }
 
-    /// Somebody waits until a subscriber has room, or is not behind.
+    /// Adds a publisher that waits until a subscriber has room, or is not behind.
     pub(crate) fn add_for(&mut self, publisher: ConnectionId, subscriber: &Arc<Subscriber>) {
         let new = || WaitingFor { subscriber: Arc::clone(subscriber), publishers: Vec::new() };
         self.subscribers.entry(subscriber.identity()).or_insert_with(new).publishers.push(publisher);
@@ -193,7 +193,7 @@ pub(crate) struct Reading {
     pub(crate) taken: u64,
     /// All messages that it has acknowledged.
     pub(crate) acknowledged: u64,
-    /// It is sent nothing of QoS 1 and 2 before it acknowledges something.
+    /// The window is full: no message of QoS 1 and 2 is sent before an acknowledgement.
     pub(crate) is_window_full: bool,
     /// Bytes that wait for it.
     pub(crate) waiting: usize,
@@ -202,9 +202,9 @@ pub(crate) struct Reading {
 /// The progress of one subscriber since the last look, by each measure that counts for it.
 #[derive(Debug, Clone, Copy)]
 struct Progress {
-    /// Of one whose output is full: what its socket has taken.
+    /// Bytes that the socket has taken, if the output is full.
     taken: Option<u64>,
-    /// Of one whose window is full: what it has acknowledged. Bytes show nothing: it may take everything that is QoS 0.
+    /// Messages acknowledged, if the window is full. Bytes show nothing then: they may all be of QoS 0.
     acknowledged: Option<u64>,
     /// Others wait for it who have room.
     holds_others: bool,
@@ -213,11 +213,11 @@ struct Progress {
 /// The judgement about a watched subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It makes no progress worth waiting for.
+    /// The subscriber makes no progress worth waiting for.
     Slow,
-    /// It was slow, and everything that waited has been taken.
+    /// The subscriber was slow, and has received everything that waited.
     Open,
-    /// It has made no progress for so long that it is ended.
+    /// The subscriber has made no progress for so long that it is ended.
     GivenUp,
 }
 

@@ -528,7 +528,7 @@ impl Shard {
         lane
     }
 
-    /// One of a group gets a message of QoS 0, if one is connected. Returns what is full.
+    /// Sends a message of QoS 0 to one member of a group, if one is connected. Returns a member that is full.
     fn forward_to_one(
         &mut self,
         receiver: Option<(Member, Place)>,

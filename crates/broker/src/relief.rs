@@ -82,14 +82,14 @@ struct Held {
 /// A client without progress. The order is that in which clients are ended, beginning with the greatest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Stalled {
-    /// It has stopped in the middle of a packet.
+    /// The client has stopped in the middle of a packet.
     is_partial: bool,
     bytes: usize,
     id: ConnectionId,
 }
 
 impl Relief {
-    /// Somebody is there who may hold memory.
+    /// Starts the search, because a client is there that may hold memory.
     pub(crate) fn arm(&mut self, now: Now) {
         self.next_ms.get_or_insert(now.monotonic_ms + LOOK_MS);
     }

@@ -143,7 +143,7 @@ impl Shard {
         self.push_part(id, part, asks);
     }
 
-    /// One part of a packet that waits in line. Returns how many units are left.
+    /// Handles one part of a packet that waits in line. Returns the number of units that are left.
     fn continue_request(
         &mut self,
         id: ConnectionId,

@@ -22,7 +22,7 @@ pub(crate) struct Walks {
     by_filter: BTreeMap<Arc<str>, CursorId>,
     /// Walks of new subscriptions whose cursors the ledger has not opened.
     unbegun: BTreeMap<FilterHash, CursorId>,
-    /// Those whose next step can be asked for, in turn.
+    /// Walks whose next step can be requested, in turn.
     ready: VecDeque<CursorId>,
     stepping: Option<CursorId>,
 }

@@ -37,7 +37,7 @@ pub(crate) struct Changes {
     pub(crate) pending: Vec<Pending>,
     /// Connections with a packet of which some filters have not been taken in.
     pub(crate) line: VecDeque<ConnectionId>,
-    /// They go on when the ledger has read its commands.
+    /// Connections in the line go on when the ledger has read its commands.
     pub(crate) waits_for_ledger: bool,
     /// Units that may still be processed during this turn, of packets that have just been read.
     pub(crate) units: usize,
@@ -52,7 +52,7 @@ pub(crate) struct Changes {
 /// The filters and walks of a client that is gone.
 #[derive(Debug)]
 struct Leaving {
-    /// It stands in the index with these filters; nothing if its session lasts, whose filters stay there.
+    /// The subscriber in the index with these filters; `None` if its session lasts, because its filters stay there.
     subscriber: Option<Arc<Subscriber>>,
     filters: Filters,
     walks: Option<Box<Walks>>,
@@ -67,7 +67,7 @@ pub(crate) struct Pending {
     pub(crate) asks: Asks,
 }
 
-/// Which part of a packet it is.
+/// A part of a packet with many filters.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) packet_id: PacketId,

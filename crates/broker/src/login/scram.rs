@@ -23,7 +23,7 @@ pub(crate) struct Authenticating {
     pub(crate) claim: Option<Claim>,
     stage: Stage,
     identity: Identity,
-    /// Of the exchange, and of the will in CONNECT.
+    /// The memory of the exchange, and of the will in CONNECT.
     _charges: [Charge; 2],
 }
 
