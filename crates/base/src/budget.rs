@@ -377,7 +377,7 @@ mod tests {
         assert!(budget.may_read_back());
     }
 
-    /// Whose queues fill the memory has to connect to take what is in them.
+    /// A client whose queues fill the memory has to connect to receive its messages.
     #[test]
     fn state_that_stays_does_not_close_the_doors_alone() {
         let budget = Arc::new(Budget::new(1_600));
