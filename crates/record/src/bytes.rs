@@ -39,7 +39,7 @@ pub(super) fn put_run(run: &[u8], into: &mut Vec<u8>) {
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Those that have been read lately.
+    /// Publishers that have been read lately.
     pub(super) publishers: &'a mut Publishers,
 }
 

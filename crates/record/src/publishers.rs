@@ -9,7 +9,7 @@ use super::error::Fault;
 /// A power of two. Of more publishers than this some are in memory more than once.
 const SLOTS: usize = 1_024;
 
-/// One place for each hash: the latest holds it.
+/// Publishers by hash: the latest one has the place.
 pub(super) struct Publishers(Box<[Option<Arc<str>>]>);
 
 impl Default for Publishers {
