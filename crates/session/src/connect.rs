@@ -31,7 +31,7 @@ pub(crate) struct Asked {
     keep_alive_is_ours: bool,
     /// The server keeps the session for a shorter time than the client asks for.
     expiry_is_ours: bool,
-    /// It has no client identifier of its own.
+    /// The client has no client identifier of its own.
     is_nameless: bool,
     wants_response_information: bool,
 }
@@ -201,7 +201,7 @@ fn check_method(connect: &Connect<'_>, settings: &Settings) -> Result<(), Violat
     Err(refused(connect.version(), ConnectRefusal::BadAuthenticationMethod, statements, text))
 }
 
-/// They may be empty, and five bytes on the wire each: a packet that is small enough may have very many.
+/// Checks the number of User Properties. An empty one takes five bytes: a small packet may have very many.
 fn check_user_properties(connect: &Connect<'_>, settings: &Settings) -> Result<(), Violation> {
     let of_will = connect.will.map(|will| will.properties.user_properties);
     let most = settings.connect_user_properties_max;

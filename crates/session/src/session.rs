@@ -39,7 +39,7 @@ pub struct Session<T = u64> {
     pub(crate) partial_bytes: u32,
     pub(crate) counted_bytes: u32,
     pub(crate) version: Option<Version>,
-    /// One and a half times this is the longest silence; 0 is none.
+    /// Keep Alive in seconds. The longest silence is one and a half times this; 0 is none.
     pub(crate) keep_alive_secs: u16,
     /// The largest packet that the client takes.
     pub(crate) packet_bytes_max: Option<NonZeroU32>,
