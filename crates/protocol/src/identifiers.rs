@@ -34,7 +34,7 @@ pub enum Delivered {
     Group {
         /// The queue of the group.
         group: QueueId,
-        /// Which of its messages.
+        /// Number of the message in the queue.
         entry: EntryId,
     },
 }

@@ -11,7 +11,8 @@ use crate::{CursorId, Delivered};
 /// Messages from the ledger to a shard.
 #[derive(Debug)]
 pub enum Reply {
-    /// Somebody else has claimed the identifier: close this connection, then answer [`Command::Left`](crate::Command::Left).
+    /// Another connection has claimed the identifier: close this connection, then answer
+    /// [`Command::Left`](crate::Command::Left).
     Evict {
         /// The one that holds the identifier, or waited for it.
         connection: ConnectionId,
@@ -48,12 +49,11 @@ pub enum Reply {
     Recorded {
         /// The connection of the subscriber.
         connection: ConnectionId,
-        /// Of the packet that is to be answered.
+        /// Packet identifier of the SUBSCRIBE or UNSUBSCRIBE.
         packet_id: PacketId,
         /// Success, or why it could not be: then nothing has changed in the ledger.
         reason: ReasonCode,
-        /// Of what was to be subscribed to, what is refused because there are too many groups (0x97): its place in the
-        /// command, and its filter.
+        /// Subscriptions that were refused because there are too many groups (0x97): place in the command, and filter.
         refused: Vec<(usize, Box<str>)>,
     },
     /// A publisher's message has got its place in the order; later ones may go straight again.
@@ -76,7 +76,7 @@ pub enum Reply {
         message: Arc<Message>,
         /// Whom it goes to. Those for whom it is queued too ([`Target::is_queued`]) get it from their queue.
         targets: Arc<[Target]>,
-        /// It is the retained value of its topic now.
+        /// The message is the retained value of its topic now.
         stored: bool,
     },
     /// A message out of a queue.
@@ -101,7 +101,7 @@ pub enum Reply {
     Begun {
         /// The connection of the subscriber.
         connection: ConnectionId,
-        /// Which of its cursors.
+        /// Number of the cursor.
         id: CursorId,
         /// Nothing matches: the cursor is closed already.
         is_over: bool,
@@ -110,7 +110,7 @@ pub enum Reply {
     Retained {
         /// The connection of the subscriber.
         connection: ConnectionId,
-        /// Which of its cursors.
+        /// Number of the cursor.
         id: CursorId,
         /// Messages found in this step. For a lasting session, only those that are sent at QoS 0: the others go into
         /// its queue.
@@ -174,14 +174,14 @@ fn weight(subscriptions: &[(Box<str>, Interest)]) -> usize {
 pub struct Claimed {
     /// The connection that has claimed the identifier.
     pub connection: ConnectionId,
-    /// It as others see it: the one that was claimed with, or that of the session which lasts.
+    /// The subscriber that other parts use: the one that was claimed with, or the one of the lasting session.
     pub subscriber: Arc<Subscriber>,
     /// There was a session, and this connection goes on with it.
     pub session_present: bool,
     /// Its subscriptions, groups included; none if they have come bit by bit ([`Reply::Restore`]).
     pub subscriptions: Vec<(Box<str>, Interest)>,
-    /// Those that have not been brought everything that is retained: [`Command::Retained`](crate::Command::Retained)
-    /// goes on with them.
+    /// Subscriptions that have not received all retained messages: [`Command::Retained`](crate::Command::Retained) goes
+    /// on with them.
     pub unfinished: Vec<(Box<str>, Interest)>,
     /// These come bit by bit ([`Reply::Unfinished`]), and the client is not read before the last has come: until then
     /// nothing about its subscriptions changes.
@@ -203,7 +203,7 @@ pub struct Deliver {
     pub qos: Qos,
     /// RETAIN as it is sent.
     pub retain: bool,
-    /// It was sent before, on an earlier connection.
+    /// The message was sent before, on an earlier connection.
     pub dup: bool,
     /// The identifiers of the subscriptions that it comes for.
     pub identifiers: Identifiers,
