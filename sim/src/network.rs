@@ -23,7 +23,7 @@ pub(crate) struct Network(Rc<RefCell<Links>>);
 #[derive(Debug, Default)]
 struct Links {
     links: Vec<Link>,
-    /// Those that a shard has not accepted, by shard.
+    /// Connections that a shard has not accepted, by shard.
     knocking: Vec<VecDeque<LinkId>>,
     /// Addresses that a broker listens on, in runs with reloads. Others connect to a shard.
     doors: Vec<Door>,
@@ -43,7 +43,7 @@ pub(crate) struct Link {
     pub(crate) client: usize,
     /// The shard that is to have it.
     shard: usize,
-    /// Of the listener that it has come to.
+    /// Durability of the listener that it has come to.
     pub(crate) durability: Durability,
     /// Written by the client, not read by the broker.
     up: VecDeque<u8>,
@@ -73,9 +73,9 @@ pub(crate) struct Link {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Open,
-    /// It writes no more, and said so; it may still read.
+    /// This side writes no more, and said so; it may still read.
     Shut,
-    /// It is gone without a word: nobody reads, and the other side does not know.
+    /// This side is gone without a word: nobody reads, and the other side does not know.
     Silent,
 }
 

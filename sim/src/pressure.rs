@@ -21,7 +21,7 @@ pub(crate) struct Pressure {
     load_percent: u64,
 }
 
-/// Of all values together, with their topics.
+/// Maximum bytes of all values together, with their topics.
 const RETAINED_BYTES_MAX: usize = 500_000;
 
 /// A group of records is to fit into the smallest segment: half of it is more than the largest message.

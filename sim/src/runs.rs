@@ -216,7 +216,7 @@ fn fresh_seeds() -> impl Iterator<Item = u64> {
     first..
 }
 
-/// Of all kinds, if nothing is said.
+/// Returns the kind of a fresh run: any kind in turn, unless one kind was requested.
 fn kind_of_fresh(only: Option<Kind>, seed: u64) -> Kind {
     let turn = seed % FRESH_KINDS.len() as u64;
     only.unwrap_or(FRESH_KINDS[usize::try_from(turn).expect("small")])

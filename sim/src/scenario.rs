@@ -127,7 +127,7 @@ pub(crate) struct Profile {
     /// The weights of what it does when it has its turn: read, publish, subscribe, unsubscribe, acknowledge.
     pub(crate) weights: [u32; 5],
     pub(crate) will: Option<WillPlan>,
-    /// Of the listener that it connects to.
+    /// Durability of the listener that it connects to.
     pub(crate) durability: Durability,
     /// Begins anew, out of a thousand connections of a client whose session lasts.
     pub(crate) fresh_per_mille: usize,
@@ -161,7 +161,7 @@ pub(crate) struct Topic {
 pub(crate) struct Filter {
     pub(crate) text: String,
     pub(crate) is_shared: bool,
-    /// Which of the topics it matches.
+    /// Whether it matches each topic.
     pub(crate) matches: Vec<bool>,
 }
 

@@ -17,14 +17,14 @@ pub(crate) struct Trace {
 /// The handling of events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// They are not even put into words.
+    /// Events are not even put into words.
     #[default]
     Off,
     /// The last events are kept, at most this number.
     Keep(usize),
-    /// They are printed as they happen.
+    /// Events are printed as they happen.
     Print,
-    /// They are hashed into a digest.
+    /// Events are hashed into a digest.
     Digest,
 }
 

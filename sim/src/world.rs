@@ -1,4 +1,4 @@
-//! One run: everybody who takes part, and who has the next turn.
+//! One run: its actors, and the choice of the next turn.
 
 mod reload;
 
@@ -179,7 +179,7 @@ impl World {
         &self.scene.trace
     }
 
-    /// Somebody has a turn.
+    /// Gives one actor a turn.
     fn step(&mut self) -> Result<(), String> {
         let weather = self.scenario.weather;
         self.end_or_begin()?;
@@ -312,7 +312,7 @@ impl World {
         if is_cut { Crash::PowerCut } else { Crash::Kill }
     }
 
-    /// One of the journal's threads has a turn. Whether it had anything to do.
+    /// Gives one of the journal's threads a turn. Returns whether it had anything to do.
     fn run_journal(&mut self) -> bool {
         let Some(process) = &mut self.process else { return false };
         let now_ms = self.scene.now.monotonic_ms;

@@ -41,7 +41,7 @@ pub(crate) enum Mood {
 }
 
 impl Client {
-    /// One act. Whether there was anything to do.
+    /// Makes one act. Returns whether there was anything to do.
     pub(crate) fn act(
         &mut self,
         mood: Mood,
@@ -211,7 +211,7 @@ impl Client {
         }
     }
 
-    /// One large message of the load, if there is an answer to all before it. Returns how long it is.
+    /// Publishes one large message of the load, if all earlier ones are answered. Returns its length.
     pub(crate) fn load(&mut self, topic: usize, scenario: &Scenario, scene: &mut Scene) -> usize {
         let Some(link) = self.link.filter(|_| self.protocol.is_connected()) else { return 0 };
         if self.protocol.waiting_messages() > 0 || scene.network.client_waits_bytes(link) > LOAD_BYTES_MAX {

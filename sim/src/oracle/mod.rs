@@ -46,7 +46,7 @@ struct Message {
     retain: bool,
     is_empty: bool,
     expires: bool,
-    /// Of its topic and its payload.
+    /// Bytes of its topic and its payload.
     bytes: usize,
     published: Tick,
     /// The connection that it was published on, if there was one.
@@ -55,7 +55,7 @@ struct Message {
     /// The first delivery to any client.
     delivered: Option<Tick>,
     is_refused: bool,
-    /// It was under way when a connection ended: it may have come twice.
+    /// The message was in flight when a connection ended: it may have come twice.
     may_be_repeated: bool,
     will: Option<Will>,
 }
@@ -78,7 +78,7 @@ pub(crate) struct Publishing {
     pub(crate) retain: bool,
     pub(crate) is_empty: bool,
     pub(crate) expires: bool,
-    /// Of its topic and its payload.
+    /// Bytes of its topic and its payload.
     pub(crate) bytes: usize,
     pub(crate) link: Option<LinkId>,
 }
@@ -113,7 +113,7 @@ pub(crate) struct Oracle {
     /// Messages that were not retained, in processes that are gone.
     not_retained_before: usize,
     refused_before: bool,
-    /// Of the ledger of this process.
+    /// Levels and counters of the ledger of this process.
     gauges: Option<Arc<Gauges>>,
     /// The journal of this process has failed, or of one before it: what that has said may be read much later.
     has_journal_failed: bool,

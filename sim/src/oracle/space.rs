@@ -183,7 +183,8 @@ mod tests {
         assert!(second(Space { live_bytes, ..HAPPY }, false, ms, turns).is_ok(), "there is no room");
     }
 
-    /// Of many segments half may be live, of few a third, and of fewer than eight nothing is promised.
+    /// Half of a limit of many segments may be live, a third of one of few segments; with fewer than eight segments
+    /// nothing is promised.
     #[test]
     fn refusals_are_excused_by_what_is_live_beside_the_limit() {
         let may_refuse = |segments: u64, live_percent: u64| {
