@@ -1,4 +1,4 @@
-//! What is decoded can be encoded, and is then decoded as the same packet.
+//! A decoded packet can be encoded, and is then decoded as the same packet.
 #![no_main]
 
 use inputs::Stream;

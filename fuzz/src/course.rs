@@ -26,7 +26,7 @@ pub enum End {
     Refused,
 }
 
-/// What a connection did, apart from what the cut decides.
+/// Results of a connection, apart from those that the cut decides.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// Bytes for the session.
@@ -109,7 +109,7 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
-    /// What the broker does after each read.
+    /// Does the same as the broker after each read.
     fn look(&mut self) {
         if let Some(peer) = self.connection.take_peer() {
             assert!(self.peer.is_none(), "a peer is told once");

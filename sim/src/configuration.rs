@@ -13,7 +13,7 @@ use crate::scenario::Scenario;
 const ADDRESSES_MAX: usize = 4;
 /// Out of a thousand keys: the operator changes the key.
 const CHANGED_PER_MILLE: usize = 250;
-/// Packets are longer by at most so much than their payload.
+/// Maximum bytes of a packet beside its payload.
 pub(crate) const PACKET_HEAD_BYTES: usize = 150;
 
 /// A configuration without mistakes.

@@ -17,7 +17,7 @@ struct Place {
     bit: usize,
 }
 
-/// What is in a journal: its records as bytes, and where they end.
+/// Contents of a journal: its records as bytes, and their end.
 type Content = (Vec<Vec<u8>>, Report);
 
 /// Changes a bit in a copy of a directory, reads that, and gives up what is damaged.

@@ -16,14 +16,14 @@ pub(crate) struct Disk {
     directory: Simulated,
     is_full: bool,
     trap: Option<Trap>,
-    /// What was recorded.
+    /// Records that were written to the disk.
     pub(crate) witness: Witness,
 }
 
-/// What happens to one of the next writes, syncs or changes of names.
+/// A failure of one of the next writes, syncs or changes of names.
 #[derive(Debug, Clone, Copy)]
 struct Trap {
-    /// Behind so many.
+    /// Number of operations before it.
     operations: u64,
     failure: Failure,
 }
@@ -33,7 +33,7 @@ struct Trap {
 pub(crate) enum Crash {
     /// The machine goes on: what was written is there.
     Kill,
-    /// What was not synced is there or not, sector by sector.
+    /// Writes since the last sync are there or not, sector by sector.
     PowerCut,
 }
 
@@ -80,7 +80,7 @@ impl Disk {
         self.trap.is_some_and(|trap| trap.operations < self.directory.operations())
     }
 
-    /// What all files take, in bytes.
+    /// Returns the bytes of all files.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.directory.used_bytes()
     }
@@ -124,7 +124,7 @@ impl Disk {
         };
     }
 
-    /// What one bit can do while no process runs.
+    /// Checks the effects of one changed bit while no process runs.
     ///
     /// # Errors
     /// It is not found, or costs more than what it is in.

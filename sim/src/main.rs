@@ -1,9 +1,9 @@
 //! The whole broker under a seeded simulation: shards, ledger, disk, network, clock and clients in one thread.
 //!
-//! Everything that is left to chance in the world is drawn from one number, the seed: who has the next turn and how far
-//! it gets, which packets a client sends, when a connection is cut, when the disk is slow or full or fails, when the
-//! process ends. A judge hears what the clients hear, and knows what must be true. A run that fails prints its seed, and
-//! the same seed gives the same run again.
+//! Everything that is left to chance in the world is drawn from one number, the seed. Chance decides who has the next
+//! turn and how far it gets, and which packets a client sends. It also decides when a connection is cut, when the disk
+//! is slow or full or fails, and when the process ends. A judge hears what the clients hear, and knows what must be
+//! true. A run that fails prints its seed, and the same seed gives the same run again.
 //!
 //! `cargo xtask sim` runs fresh seeds, `cargo xtask sim --seed S` one of them.
 

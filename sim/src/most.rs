@@ -4,7 +4,7 @@ use crate::scenario::Scenario;
 
 /// Header and properties of a packet, beside its topic and payload.
 const HEAD_BYTES: usize = 200;
-/// A small packet weighs so many times as much in the mail. A PUBACK of four bytes weighs more as a command.
+/// Weight of a small packet in the mail, as a multiple of its length. A PUBACK of four bytes weighs more as a command.
 const MAIL_WEIGHT: usize = 12;
 const COMMAND_WEIGHT: usize = size_of::<protocol::Command>() / 4;
 /// A command weighs at least one part in 512 of the bound, and a turn takes 8,192 steps.

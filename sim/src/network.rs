@@ -23,7 +23,7 @@ pub(crate) struct Network(Rc<RefCell<Links>>);
 #[derive(Debug, Default)]
 struct Links {
     links: Vec<Link>,
-    /// Those that a shard has not accepted, by shard.
+    /// Connections that a shard has not accepted, by shard.
     knocking: Vec<VecDeque<LinkId>>,
     /// Addresses that a broker listens on, in runs with reloads. Others connect to a shard.
     doors: Vec<Door>,
@@ -43,17 +43,17 @@ pub(crate) struct Link {
     pub(crate) client: usize,
     /// The shard that is to have it.
     shard: usize,
-    /// Of the listener that it has come to.
+    /// Durability of the listener that it has come to.
     pub(crate) durability: Durability,
     /// Written by the client, not read by the broker.
     up: VecDeque<u8>,
     /// Written by the broker, not read by the client.
     down: VecDeque<u8>,
-    /// The broker's socket takes so many bytes that the client has not read.
+    /// Maximum bytes in the broker's socket that the client has not read.
     down_bytes_max: usize,
     client_end: End,
     broker_end: End,
-    /// The way is dead: whoever looks finds out.
+    /// The connection is dead: either side finds out when it looks.
     is_reset: bool,
     /// Nothing arrives before that, in either direction.
     up_stalled_until_ms: u64,
@@ -69,21 +69,21 @@ pub(crate) struct Link {
     is_of_ended_process: bool,
 }
 
-/// What one side does with its end.
+/// The state of one end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Open,
-    /// It writes no more, and said so; it may still read.
+    /// This side writes no more, and said so; it may still read.
     Shut,
-    /// It is gone without a word: nobody reads, and the other side does not know.
+    /// This side is gone without a word: nobody reads, and the other side does not know.
     Silent,
 }
 
-/// What a read came to.
+/// The result of a read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Read {
     Bytes(Vec<u8>),
-    /// Nothing now.
+    /// There are no bytes now.
     Nothing,
     /// The other side writes no more, and everything was read.
     EndOfStream,
@@ -149,7 +149,8 @@ impl Network {
         });
     }
 
-    /// Both sides find the connection dead when they look. What was on its way is lost, but for the first so many bytes.
+    /// Both sides find the connection dead when they look. Bytes that were in flight are lost, except these numbers of
+    /// first bytes.
     pub(crate) fn reset(&self, id: LinkId, up_left: usize, down_left: usize) {
         self.with(id, |link, _| {
             link.is_reset = true;
@@ -193,7 +194,7 @@ impl Network {
     }
 }
 
-/// The client's side.
+/// Methods for the client's side.
 impl Network {
     pub(crate) fn client_writes(&self, id: LinkId, bytes: &[u8]) {
         self.with(id, |link, _| {
@@ -261,7 +262,7 @@ impl Network {
         self.knocking(shard) > 0 || shard == 0 && is_at_door()
     }
 
-    /// How many do.
+    /// Returns the number of connections that a shard has not accepted.
     pub(crate) fn knocking(&self, shard: usize) -> usize {
         self.0.borrow().knocking[shard].len()
     }
@@ -278,7 +279,7 @@ impl Network {
         self.with(id, |link, now_ms| link.change(now_ms) != Readiness::default())
     }
 
-    /// Announces it.
+    /// Announces the change, and returns it.
     pub(crate) fn take_change(&self, id: LinkId) -> Readiness {
         self.with(id, |link, now_ms| {
             let change = link.change(now_ms);
@@ -294,7 +295,7 @@ impl Network {
 
 /// Addresses that the broker listens on.
 impl Network {
-    /// The clients of this run connect to addresses, so many of which there are.
+    /// The clients of this run connect to this number of addresses.
     pub(crate) fn build_doors(&self, count: usize) {
         self.0.borrow_mut().doors = vec![Door::default(); count];
     }
@@ -342,7 +343,7 @@ impl Network {
     }
 }
 
-/// The broker's side.
+/// Methods for the broker's side.
 impl Network {
     pub(crate) fn broker_reads(&self, id: LinkId, bytes_max: usize) -> Read {
         self.with(id, |link, now_ms| {

@@ -48,7 +48,7 @@ pub(crate) struct Operator {
 #[derive(Debug, Clone)]
 struct Port {
     number: u16,
-    /// Of connections that it has accepted before a change.
+    /// Earlier numbers, of connections that were accepted before a change.
     former: Vec<u16>,
 }
 

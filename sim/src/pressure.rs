@@ -8,20 +8,20 @@ use wire::{Qos, Version};
 use crate::random::Random;
 use crate::scenario::{QOS, Scenario, Topic};
 
-/// What makes such a run.
+/// Parameters of a run with a bounded log.
 #[derive(Debug, Clone)]
 pub(crate) struct Pressure {
     /// An operator changes the bounds between two processes.
     changes_bounds: bool,
     /// Among others, how much may be retained.
     lowers_retained: bool,
-    /// What is retained takes so much at the most, in bytes.
+    /// Maximum bytes of retained messages.
     retained_bytes: usize,
-    /// So much is published when everybody is well, out of a hundred of the limit.
+    /// Bytes that are published when everything works, as a percentage of the limit.
     load_percent: u64,
 }
 
-/// Of all values together, with their topics.
+/// Maximum bytes of all values together, with their topics.
 const RETAINED_BYTES_MAX: usize = 500_000;
 
 /// A group of records is to fit into the smallest segment: half of it is more than the largest message.
@@ -104,7 +104,7 @@ impl Scenario {
         journal.segment_bytes_min = *random.pick(&SEGMENT_BYTES);
         journal.segment_bytes_max = journal.segment_bytes_min * *random.pick(&[1, 2, 4, 8]);
         journal.free_bytes_min = *random.pick(&[0, 0, 100_000]);
-        // What is retained is a quarter of it at the most.
+        // Retained messages take at most a quarter of it.
         let segments = *random.pick(&[4, 8, 8, 12, 16, 32, 64]);
         let least = 4 * retained_bytes as u64;
         journal.disk_bytes_max = (segments * u64::from(journal.segment_bytes_min)).max(least);
@@ -117,7 +117,7 @@ impl Scenario {
         ledger.queued_bytes_in_memory = *random.pick(&[0, 10_000, usize::MAX]);
     }
 
-    /// So many bytes are published when everybody is well.
+    /// Returns the number of bytes that are published when everything works.
     pub(crate) fn load_bytes(&self) -> u64 {
         let percent = self.pressure.as_ref().map_or(0, |pressure| pressure.load_percent);
         (self.journal.disk_bytes_max / 100 * percent).min(6 << 20)

@@ -30,7 +30,7 @@ impl Random {
         least + self.below(most - least + 1)
     }
 
-    /// True so many times in a thousand.
+    /// Returns true this number of times in a thousand.
     pub(crate) fn chance(&mut self, per_mille: usize) -> bool {
         self.below(1_000) < per_mille
     }
@@ -49,7 +49,7 @@ impl Random {
         }
     }
 
-    /// Which of several things happens, by their weights, of which one at least is not 0.
+    /// Returns the number of an event, by the weights of the events. At least one weight is not 0.
     pub(crate) fn weighted(&mut self, weights: &[u32]) -> usize {
         let all: u32 = weights.iter().sum();
         let mut left = self.below(all as usize);

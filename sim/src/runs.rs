@@ -37,15 +37,15 @@ const FRESH_KINDS: [Kind; 10] = [
     Kind::Discard,
     Kind::Held,
 ];
-/// A fault that is planted on purpose is found in at most so many runs.
+/// Maximum number of runs that find a fault planted on purpose.
 const RUNS_PER_FAULT: u64 = 3_000;
-/// So many events are shown when a run fails.
+/// Number of events that are shown when a run fails.
 const LAST_EVENTS: usize = 80;
 
 /// A finding may name topics and payloads, which may be long.
 const FINDING_CHARS_MAX: usize = 2_000;
 
-/// What is to be run.
+/// The runs that were requested.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     only: Option<Kind>,
@@ -62,7 +62,7 @@ pub(crate) struct Options {
 
 impl Options {
     /// # Errors
-    /// What cannot be understood.
+    /// The argument that cannot be understood.
     pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut options = Self::default();
         while let Some(argument) = arguments.next() {
@@ -86,7 +86,7 @@ impl Options {
     }
 }
 
-/// One run.
+/// One simulated run of a seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Run {
     kind: Kind,
@@ -197,7 +197,7 @@ impl Summary {
     }
 }
 
-/// The first so many of a kind, and those that have failed once.
+/// Returns the first seeds of a kind, and the seeds that have failed once.
 fn fixed_seeds(kind: Kind, first: u64) -> impl Iterator<Item = Run> {
     let once_failed: &[u64] = match kind {
         Kind::Ordinary => &ONCE_FAILED,
@@ -216,7 +216,7 @@ fn fresh_seeds() -> impl Iterator<Item = u64> {
     first..
 }
 
-/// Of all kinds, if nothing is said.
+/// Returns the kind of a fresh run: any kind in turn, unless one kind was requested.
 fn kind_of_fresh(only: Option<Kind>, seed: u64) -> Kind {
     let turn = seed % FRESH_KINDS.len() as u64;
     only.unwrap_or(FRESH_KINDS[usize::try_from(turn).expect("small")])
@@ -249,7 +249,7 @@ fn one(run: Run, mode: Mode, all: &mut Summary) -> bool {
     }
 }
 
-/// What tells whether two runs were the same; nothing if it failed.
+/// Returns a digest, which is the same for two equal runs; `None` if the run failed.
 fn digest_of(run: Run) -> Option<u64> {
     attempt(run, Mode::Digest).ok().map(|tally| tally.digest)
 }

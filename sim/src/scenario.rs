@@ -1,4 +1,4 @@
-//! What a run is like, drawn from its seed before it begins.
+//! Parameters of a run, drawn from its seed before it begins.
 
 use base::{Dispatch, Key};
 use ledger::QueueFull;
@@ -28,19 +28,19 @@ pub(crate) struct Scenario {
     pub(crate) holds_threads: bool,
     /// Out of a thousand messages to a topic that has a retained value: it is not to be retained.
     pub(crate) plain_per_mille: usize,
-    /// Clients may make a process hold so much.
+    /// Maximum memory that clients may make a process hold, in bytes.
     pub(crate) memory_bytes_max: usize,
-    /// The socket of a connection takes so many bytes that its client has not read.
+    /// Maximum bytes in the socket of a connection that its client has not read.
     pub(crate) socket_bytes: usize,
     pub(crate) clients: Vec<Profile>,
     pub(crate) topics: Vec<Topic>,
     pub(crate) filters: Vec<Filter>,
-    /// So many steps are made before everybody is well again.
+    /// Number of steps before all faults end.
     pub(crate) steps: u64,
     pub(crate) weather: Weather,
-    /// The largest payload.
+    /// Length of the largest payload.
     pub(crate) payload_bytes_max: usize,
-    /// A client reads so much at a time at the most.
+    /// Maximum bytes that a client reads at a time.
     pub(crate) reads_bytes_max: usize,
     /// The space on the disk is what matters.
     pub(crate) pressure: Option<Pressure>,
@@ -48,7 +48,7 @@ pub(crate) struct Scenario {
     pub(crate) is_left_alone: bool,
 }
 
-/// What a run is about.
+/// The subject of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Everything but the space: the log has all that it wants, or suddenly none.
@@ -127,13 +127,13 @@ pub(crate) struct Profile {
     /// The weights of what it does when it has its turn: read, publish, subscribe, unsubscribe, acknowledge.
     pub(crate) weights: [u32; 5],
     pub(crate) will: Option<WillPlan>,
-    /// Of the listener that it connects to.
+    /// Durability of the listener that it connects to.
     pub(crate) durability: Durability,
     /// Begins anew, out of a thousand connections of a client whose session lasts.
     pub(crate) fresh_per_mille: usize,
 }
 
-/// What a client leaves behind.
+/// The will of a client.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WillPlan {
     pub(crate) topic: usize,
@@ -161,7 +161,7 @@ pub(crate) struct Topic {
 pub(crate) struct Filter {
     pub(crate) text: String,
     pub(crate) is_shared: bool,
-    /// Which of the topics it matches.
+    /// Whether it matches each topic.
     pub(crate) matches: Vec<bool>,
 }
 
@@ -188,7 +188,7 @@ impl Profile {
 /// The most shards that any process has.
 pub(crate) const SHARDS_MAX: usize = 4;
 pub(crate) const QOS: [Qos; 3] = [Qos::AtMostOnce, Qos::AtLeastOnce, Qos::ExactlyOnce];
-/// A group with keys has so much, for its lanes.
+/// Memory of a group with keys, for its lanes, in bytes.
 const GROUP_BYTES: usize = 45_000;
 const FILTERS: [&str; 14] = [
     "t/#",
@@ -296,7 +296,7 @@ impl Scenario {
             filters,
             steps: *random.pick(&[1_000, 3_000, 3_000, 10_000, 30_000]),
             weather: weather(random),
-            // What does not fit into any queue is refused for ever.
+            // A message that fits into no queue is refused for ever.
             payload_bytes_max: *random.pick(if ledger.queue_bytes_max < 10_000 {
                 &[8, 60, 300]
             } else {

@@ -1,4 +1,4 @@
-//! What everybody in a run shares: the time, the network, the judge, the trace.
+//! Parts that all actors of a run share: the time, the network, the judge, the trace.
 
 use base::Now;
 use wire::ReasonCode;

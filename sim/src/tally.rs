@@ -14,11 +14,11 @@ pub(crate) struct Tally {
     pub(crate) recycled: u64,
     /// Processes whose journal has failed.
     pub(crate) failures: usize,
-    /// Runs in which the log got more disk in the end, because so much of it was live.
+    /// Runs in which the log got more disk in the end, because too much of it was live.
     pub(crate) given_disk: usize,
     /// Steps with so little memory left that nothing new is admitted.
     pub(crate) tight: u64,
-    /// Steps with an output so long that it is written in parts.
+    /// Steps with an output that is long enough to be written in parts.
     pub(crate) in_parts: u64,
     /// Valid configurations that have replaced others.
     pub(crate) reloads: usize,

@@ -1,4 +1,4 @@
-//! What happened, for people.
+//! Events of a run, for people.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,17 +14,17 @@ pub(crate) struct Trace {
     pub(crate) now_ms: u64,
 }
 
-/// What becomes of events.
+/// The handling of events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// They are not even put into words.
+    /// Events are not even put into words.
     #[default]
     Off,
-    /// The last so many are kept.
+    /// The last events are kept, at most this number.
     Keep(usize),
-    /// They are printed as they happen.
+    /// Events are printed as they happen.
     Print,
-    /// They are hashed.
+    /// Events are hashed into a digest.
     Digest,
 }
 

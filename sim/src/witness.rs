@@ -1,4 +1,4 @@
-//! What was recorded, beside the disk: so that it is known what may be found there, and what must be.
+//! Records beside the disk, as a reference for those that may be found there, and those that must be.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use record::encode_group;
 /// Every group of records in its order, without a disk.
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
-    /// What the process has found when it began.
+    /// Records that the process found when it began.
     found: Vec<Record<'static>>,
-    /// What was recorded since then, copies of old records included.
+    /// Groups recorded since then, copies of old records included.
     groups: Vec<(Lsn, Vec<Record<'static>>)>,
     /// Up to here it survives what has happened.
     promised: Lsn,
@@ -25,7 +25,7 @@ impl Witness {
         self.groups.push((at, group.iter().cloned().map(Record::into_owned).collect()));
     }
 
-    /// The process has ended when it had come so far.
+    /// The process has ended with this progress.
     pub(crate) fn ended(&mut self, progress: Progress) {
         self.promised = progress.written;
         self.durable = progress.durable;
@@ -41,8 +41,8 @@ impl Witness {
         *self = Self { found, ..Self::default() };
     }
 
-    /// What is found has to be what was recorded, in its order and whole, up to some group behind all that was promised.
-    /// It may lack what was recorded first, if that makes no difference.
+    /// The records found must be the records written, in order and whole, up to some group behind all that was
+    /// promised. The first records may be missing, if that makes no difference.
     ///
     /// # Errors
     /// What is wrong.

@@ -1,4 +1,4 @@
-//! One run: everybody who takes part, and who has the next turn.
+//! One run: its actors, and the choice of the next turn.
 
 mod reload;
 
@@ -28,26 +28,27 @@ use crate::witness::{difference, resolved};
 
 /// How long everybody has, once all is well, for everything to arrive: longer than the broker waits for anybody.
 const RECOVERY_MS: u64 = 100_000;
-/// After so long it is not going to.
+/// Time after which an event is not expected any more, in milliseconds.
 const PATIENCE_MS: u64 = 300_000;
 /// How long nobody is there: longer than messages are kept that expire, and the rounds that look for them take.
 const ALONE_MS: u64 = 90_000;
 /// How long everybody is well when the disk is not: longer than a connection before MQTT 5 is kept whose message could not
 /// be stored.
 const WITHOUT_DISK_MS: u64 = 10_000;
-/// The load of clients that are well takes so long at the most: longer than anybody may be refused.
+/// Maximum duration of the load of clients that are well, in milliseconds: longer than messages may be refused.
 const LOAD_MS: u64 = 30_000;
 /// Outputs that hold more bytes are written in parts.
 const IN_PARTS_BYTES: usize = 256 << 10;
-/// A message takes at most so much memory beside its payload.
+/// Maximum memory of a message beside its payload, in bytes.
 const MESSAGE_BYTES: usize = 1_000;
-/// So many pieces of its work the thread does that sees to the space, while the other one commits once.
+/// Maximum number of pieces of work of the preparing thread during one commit of the other thread.
 const PIECES_MAX: usize = 40;
-/// An operator raises the limit of a log by this factor...
+/// Factor by which an operator raises the limit of a log.
 const TIMES_MORE: u64 = 3;
-/// ... and by so many of the longest segments.
+/// Number of the longest segments that the operator adds to the raised limit.
 const SEGMENTS_MORE: u64 = 32;
-/// Out of a thousand turns of shards and the ledger: the system does not run the thread, for so many steps at most.
+/// Probability in a thousandth, for each turn of a shard or the ledger, that the system does not run the thread; and
+/// the maximum number of steps for which it does not run.
 const HELD_PER_MILLE: usize = 10;
 const HELD_STEPS_MAX: usize = 200;
 /// Rounds without the clock going on: more are a loop without end.
@@ -73,7 +74,7 @@ pub(crate) struct World {
     ends_ms: Option<u64>,
     clients: Vec<Client>,
     most: Most,
-    /// Where the space is what matters.
+    /// The judge of the space, in a run with a bounded log.
     space: Option<SpaceJudge>,
     /// The disk is slow.
     slow_until_ms: u64,
@@ -173,12 +174,12 @@ impl World {
         self.disk.ignore_syncs();
     }
 
-    /// The last events.
+    /// Returns the last events.
     pub(crate) fn trace(&self) -> &Trace {
         &self.scene.trace
     }
 
-    /// Somebody has a turn.
+    /// Gives one actor a turn.
     fn step(&mut self) -> Result<(), String> {
         let weather = self.scenario.weather;
         self.end_or_begin()?;
@@ -311,7 +312,7 @@ impl World {
         if is_cut { Crash::PowerCut } else { Crash::Kill }
     }
 
-    /// One of the journal's threads has a turn. Whether it had anything to do.
+    /// Gives one of the journal's threads a turn. Returns whether it had anything to do.
     fn run_journal(&mut self) -> bool {
         let Some(process) = &mut self.process else { return false };
         let now_ms = self.scene.now.monotonic_ms;
@@ -373,7 +374,7 @@ impl World {
 
     fn start(&mut self) {
         note!(self.scene.trace, ("world"), "the process begins");
-        // Who knocked while nobody was there was turned away.
+        // Clients that connected while no process was running were turned away.
         self.scene.network.broker_is_gone(|_| 0);
         if self.tally.crashes > 0 || self.space.is_none() {
             self.scenario.change_settings(&mut self.random);
@@ -421,7 +422,7 @@ impl World {
         self.clients[client].act(mood, &self.scenario, &mut self.scene, &mut self.random)
     }
 
-    /// What must be true at any moment.
+    /// Checks the conditions that must be true at any moment.
     fn check(&mut self) -> Result<(), String> {
         if let Some(failure) = self.scene.oracle.failure() {
             return Err(failure.to_owned());
@@ -442,7 +443,7 @@ impl World {
         self.most.check(fullest)
     }
 
-    /// All clients are gone for a while. What expires meanwhile goes too, wherever it waits.
+    /// All clients are gone for a while. Messages that expire meanwhile are removed, wherever they wait.
     fn leave_alone(&mut self) -> Result<(), String> {
         note!(self.scene.trace, ("world"), "nobody is there for a while");
         self.disk.heal();
@@ -510,8 +511,8 @@ impl World {
         }
     }
 
-    /// Clients publish for ever what is refused for good, because so much is live: an operator raises the limit, once. Then
-    /// everything has to arrive. Returns whether that was the reason.
+    /// Clients publish messages for ever that are refused for good, because too much is live: an operator raises the
+    /// limit, once. Then everything has to arrive. Returns whether this was the reason.
     fn give_more_disk(&mut self) -> bool {
         let may_refuse = self.space.as_ref().zip(self.process.as_ref());
         let may_refuse = may_refuse.is_some_and(|(space, process)| space.may_refuse(process.space()));
@@ -584,7 +585,7 @@ impl World {
         self.scene.pass(next.map_or(1_000, |at_ms| (at_ms - now_ms).clamp(1, 1_000)));
     }
 
-    /// What is not finished though everybody is well.
+    /// Returns a description of unfinished work, though everything works.
     fn unfinished(&self) -> Option<String> {
         let client = self.clients.iter().find_map(Client::unfinished);
         client.or_else(|| {
@@ -691,7 +692,7 @@ impl World {
         }
     }
 
-    /// What is left of the space when nothing has happened for long.
+    /// Checks the space that is used when nothing has happened for long.
     fn settle_space(&self) -> Result<(), String> {
         let (Some(space), Some(process)) = (&self.space, &self.process) else { return Ok(()) };
         space.settle(process.space(), self.disk.largest_bytes(), self.disk.used_bytes())
@@ -775,7 +776,7 @@ impl World {
         if whole == bodiless { Ok(()) } else { Err(difference(&whole, &bodiless)) }
     }
 
-    /// What is on the disk, which is not changed by that.
+    /// Returns the records on the disk, which is not changed.
     fn records(&self) -> Result<Vec<Addressed<'static>>, OpenError> {
         Ok(self.open()?.records().collect())
     }

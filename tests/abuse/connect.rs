@@ -284,7 +284,7 @@ fn c_12_authentication_on_a_connection_without_a_method() {
         ]
         .concat(),
     );
-    // What stands behind a CONNECT with a method is not carried out.
+    // Packets behind a CONNECT with a method are not handled.
     play("", |broker| {
         let mut witness = broker.client(Version::V5, "witness");
         witness.subscribe("pond");

@@ -1,11 +1,27 @@
-//! Bad input and abuse against the running broker: what peers have broken other brokers with.
+//! Bad input and abuse against the running broker: packets and behaviour that have broken other brokers.
 //!
-//! `rows.tsv` has the rows: what a peer does and what has to come of it. Each test begins with the id of its row: F for
-//! framing and lengths, S for strings and topics, C for CONNECT, P for the flow of PUBLISH, U for SUBSCRIBE, N for
-//! sessions and identity, W for wills and retained messages, H for shared subscriptions, R for resources, T for
-//! transports and TLS, X for WebSocket, Y for the PROXY protocol, Q for QUIC, A for rules about topics, D for the broker's
-//! own topics and its files. Tests of some rows are elsewhere, and `rows.tsv` names them. Where a test gives two
-//! numbers, the smaller one is the short form that CI has time for, and `cargo xtask abuse` takes the other.
+//! `rows.tsv` has the rows: the actions of a peer, and the required outcome. Each test begins with the id of its row:
+//!
+//! | letter | rows |
+//! |---|---|
+//! | F | framing and lengths |
+//! | S | strings and topics |
+//! | C | CONNECT |
+//! | P | the flow of PUBLISH |
+//! | U | SUBSCRIBE |
+//! | N | sessions and identity |
+//! | W | wills and retained messages |
+//! | H | shared subscriptions |
+//! | R | resources |
+//! | T | transports and TLS |
+//! | X | WebSocket |
+//! | Y | the PROXY protocol |
+//! | Q | QUIC |
+//! | A | rules about topics |
+//! | D | the broker's own topics and its files |
+//!
+//! Tests of some rows are elsewhere, and `rows.tsv` names them. If a test gives two numbers, the smaller one is for the
+//! short form that CI has time for, and `cargo xtask abuse` takes the larger one.
 
 mod connect;
 mod floods;

@@ -253,7 +253,8 @@ fn r_10_when_all_memory_is_taken_old_clients_are_served_and_new_work_is_refused(
             while retain(&mut hoarder, &format!("hoard/{kept}"), &[b'x'; 4_096]) < 0x80 {
                 kept += 1;
             }
-            // The rest is for those who want a connection; and what a refusal gives back.
+            // The rest of the memory is for clients that want a connection, and for the memory that a refusal gives
+            // back.
             let more = |name: &str| until_refused(broker, name, &Connect::new(Version::V3_1_1, ""), |_| true);
             let mut greedy = Vec::new();
             for version in Version::ALL {

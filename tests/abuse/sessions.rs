@@ -224,7 +224,7 @@ fn n_07_open_messages_go_on_with_fewer_at_a_time_and_in_other_versions() {
     });
 }
 
-/// What was answered with PUBREC is released in the order of that. [MQTT-4.4.0-1]
+/// Messages that were answered with PUBREC are released in the order of the PUBREC packets. [MQTT-4.4.0-1]
 #[test]
 fn n_07_released_messages_go_on_in_their_order() {
     const MESSAGES: u16 = 50;

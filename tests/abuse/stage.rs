@@ -1,5 +1,5 @@
-//! Where the rows are played: a broker with one shard and one with four, innocent clients beside the abuse, and a
-//! look at what is left when it is over.
+//! The stage for the rows: a broker with one shard and one with four, innocent clients beside the abuse, and a check of
+//! the broker afterwards.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;

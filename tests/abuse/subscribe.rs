@@ -231,7 +231,8 @@ fn u_06_subscribing_unsubscribing_and_coming_back_under_a_flood() {
                 let mut publisher = broker.client(Version::V3_1_1, "publisher");
                 while !is_over.load(Ordering::SeqCst) {
                     let number = published.load(Ordering::SeqCst) + 1;
-                    // Before it is sent: whoever sees this number may see the message.
+                    // The number is stored before the message is sent: a thread that sees the number may see the
+                    // message.
                     published.store(number, Ordering::SeqCst);
                     publisher.publish("flood", number.to_string().as_bytes());
                     publisher.expect_only_pong();

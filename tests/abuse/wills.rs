@@ -89,7 +89,7 @@ fn w_01_exactly_one_will_unless_the_client_takes_it_back() {
     });
 }
 
-/// A will of MQTT 5 with this delay, and the rest of a CONNECT whose session lasts so long.
+/// A will of MQTT 5 with this delay, and the rest of a CONNECT with this session expiry.
 fn delayed<'a>(delay: &'a [u8; 5], session_expiry: &'a [u8; 5]) -> Connect<'a> {
     let will = Some(Will { properties: delay, ..Will::new("w", b"gone") });
     Connect { will, properties: session_expiry, clean_start: false, ..Connect::new(Version::V5, "frog") }

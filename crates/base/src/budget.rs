@@ -26,7 +26,7 @@ const FEW_SUBSCRIPTIONS_PART: usize = 1_024;
 /// The purposes, each with its topic below `$SYS/broker/memory/`.
 macro_rules! purposes {
     ($($(#[doc = $text:literal])+ $name:ident: $topic:literal,)+) => {
-        /// Purpose of memory.
+        /// The purpose for which memory is charged.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum Purpose { $($(#[doc = $text])+ $name,)+ }
 
@@ -212,8 +212,8 @@ impl Budget {
         used_bytes > limit_bytes && used_bytes.saturating_sub(kept_bytes) > limit_bytes / VISITORS_PART
     }
 
-    /// Whether messages may be read back from disk for their readers. Where nothing is left of the limit, readers that do not
-    /// take what is sent to them can hold a sixteenth of it.
+    /// Whether messages may be read back from disk for their readers. When nothing is left of the limit, readers that
+    /// do not read the messages sent to them can hold a sixteenth of it.
     #[must_use]
     pub fn may_read_back(&self) -> bool {
         let sent_bytes = || self.held_bytes(Purpose::Outputs) + self.held_bytes(Purpose::Mail);
@@ -377,7 +377,7 @@ mod tests {
         assert!(budget.may_read_back());
     }
 
-    /// Whose queues fill the memory has to connect to take what is in them.
+    /// A client whose queues fill the memory has to connect to receive its messages.
     #[test]
     fn state_that_stays_does_not_close_the_doors_alone() {
         let budget = Arc::new(Budget::new(1_600));

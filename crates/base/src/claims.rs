@@ -43,11 +43,11 @@ pub struct ClaimLevels {
 pub struct Uses(u8);
 
 impl Uses {
-    /// The client publishes.
+    /// The client publishes to the topic.
     pub const PUBLISH: Self = Self(1);
-    /// The client subscribes.
+    /// The client subscribes to the topic.
     pub const SUBSCRIBE: Self = Self(2);
-    /// The client gets messages.
+    /// The client receives messages of the topic.
     pub const RECEIVE: Self = Self(4);
 
     /// The uses with these bits; `None` for no use, and for other bits.
@@ -83,8 +83,8 @@ impl Claims {
     /// Maximum bytes of the names of all groups, and of the filters of all rules.
     pub const BYTES_MAX: usize = 4_096;
 
-    /// These groups and rules. `None` without any. `None` also if there are too many, or they are too long, or a name is empty or
-    /// no text of MQTT, or a filter is no topic filter or one of a shared subscription.
+    /// These groups and rules. `None` without any. `None` also if there are too many, or they are too long, or a name
+    /// is empty or no text of MQTT, or a filter is no topic filter or one of a shared subscription.
     #[must_use]
     pub fn new(mut groups: Vec<Box<str>>, rules: Option<Vec<ClaimRule>>) -> Option<Self> {
         groups.sort_unstable();

@@ -32,7 +32,7 @@ pub enum Key {
 pub struct Lane(u16);
 
 impl Lane {
-    /// Number of lanes.
+    /// Number of lanes of a group.
     pub const COUNT: usize = 1_024;
 
     /// All lanes, from 0 on.

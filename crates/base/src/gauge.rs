@@ -29,7 +29,7 @@ pub enum Level {
 }
 
 impl Gauge {
-    /// The current level.
+    /// Returns the current level.
     #[must_use]
     pub fn level(&self) -> Level {
         match self.level.load(Ordering::Relaxed) {

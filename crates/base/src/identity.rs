@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// Distinguishes subscribers.
+/// Distinguishes subscribers by a number.
 pub trait Identity {
     /// A number that is the same for every clone of a subscriber, and different for different subscribers, while one of
     /// them is in the index. It is not part of any output.

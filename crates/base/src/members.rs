@@ -151,8 +151,8 @@ impl Members {
         owner.filter(|(member, _)| admits(&member.subscriber)).or_else(|| self.next_connected_that(admits))
     }
 
-    /// The member for a message of QoS 0, if its output is over its mark. Nobody's turn is taken. Where members take turns,
-    /// the outputs of the next 64 are all over their marks.
+    /// Returns the member for a message of QoS 0, if its output is over its mark. No member's turn is used. If members
+    /// take turns, the outputs of the next 64 are all over their marks.
     #[must_use]
     pub fn full(&self, lane: Option<Lane>) -> Option<Arc<Subscriber>> {
         let owner = lane.and_then(|lane| self.owner(lane)).map(|(member, _)| member.subscriber);
@@ -171,7 +171,7 @@ impl Members {
         owner.place().map(|place| (member.clone(), place))
     }
 
-    /// Replaces the list.
+    /// Replaces the list of members.
     pub fn set(&self, list: Vec<Member>) {
         let mut members = MemberList::default();
         list.into_iter().for_each(|member| members.put(member));

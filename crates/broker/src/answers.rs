@@ -10,7 +10,8 @@ use wire::{DisconnectReason, PacketId, Qos, ReasonCode};
 use crate::effects::Outside;
 use crate::{Effects, Shard};
 
-/// A connection before MQTT 5 ends so long after something could not be stored that it waits to hear of.
+/// Delay after which a connection before MQTT 5 ends when an operation that it waits for could not be stored, in
+/// milliseconds.
 const WITHHELD_MS_MAX: u64 = 5_000;
 
 impl Shard {
@@ -67,7 +68,7 @@ impl Shard {
         }
     }
 
-    /// What a ticket stands for has been done, or refused: the answer leaves, when it is its turn.
+    /// Completes or refuses the operation of a ticket. The answer is sent when it is its turn.
     pub(crate) fn complete(
         &mut self,
         id: ConnectionId,
@@ -165,14 +166,14 @@ impl Shard {
         client.is_held = true;
         client.session.hold_answers(now);
         self.counters.held_publishers.add(1);
-        // Who was held before for the same one stands in the list still.
+        // A client that was held for the same subscriber before is still in the list.
         if client.make_aside().held_for.replace(behind.identity()) != Some(behind.identity()) {
             self.waiting.add_for(id, behind);
         }
         self.arm(id, now);
     }
 
-    /// What was held back leaves.
+    /// Sends the answers that were held back.
     pub(crate) fn release(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
         let Some(client) = self.clients.get_mut(id) else { return };
         if std::mem::take(&mut client.is_held) {
@@ -269,7 +270,7 @@ impl Shard {
         }
     }
 
-    /// Who says what the ledger has to record.
+    /// Returns the origin of a client's commands to the ledger.
     fn origin(&self, id: ConnectionId) -> Option<Origin> {
         let queue = self.clients.get(id)?.queue()?;
         Some(Origin { queue, connection: id })

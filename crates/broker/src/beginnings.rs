@@ -19,8 +19,8 @@ const SHORT_BEGINNING_BYTES: usize = 16 * 1_024;
 /// The part of all memory that the beginnings of one shard may take while the beginnings of all shards take too much: the
 /// connections that fill the memory may all belong to other shards.
 const PART_OF_A_SHARD: usize = 64;
-/// Maximum number of beginnings that are looked at for one that grows. A read is 64 KiB, and a beginning in the list has
-/// more than 1 KiB: the beginnings of so many others make room for it.
+/// Maximum number of beginnings that are looked at for one that grows. A read is 64 KiB, and a beginning in the list
+/// has more than 1 KiB: this number of beginnings makes room for it.
 const DISPLACED_AT_A_TIME: usize = 128;
 /// A beginning that has grown by less than this, in bytes, keeps its place in the order: a client that sends single bytes
 /// does not count as sending.

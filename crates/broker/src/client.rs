@@ -1,4 +1,4 @@
-//! What a shard knows of one connection.
+//! State of one connection in a shard.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::requests::Request;
 use crate::retained::Walks;
 use crate::subscribe::Recordings;
 
-/// A connection with its session. What most connections do not have is behind a pointer.
+/// A connection with its session. Parts that most connections do not need are behind a pointer.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) session: Session<Tag>,
@@ -38,9 +38,9 @@ pub(crate) struct Client {
     /// Known from the claim of the client identifier on.
     pub(crate) subscriber: Option<Arc<Subscriber>>,
     pub(crate) filters: Filters,
-    /// What they hold of memory.
+    /// Memory of the subscriptions, in bytes.
     pub(crate) subscription_bytes: usize,
-    /// Where its last PUBLISH went.
+    /// Route of its last PUBLISH.
     pub(crate) route: Option<Box<Route>>,
     /// Why it is not read.
     pub(crate) blocked: Option<Box<Blocker>>,
@@ -48,11 +48,11 @@ pub(crate) struct Client {
     pub(crate) acknowledged: u64,
     /// Its acknowledgements are held back until a subscriber of its is not behind any more.
     pub(crate) is_held: bool,
-    /// What it takes to remember what it has sent, as it stands on the account.
+    /// Memory for topic aliases and exchanges of QoS 2, as charged to the account, in bytes.
     pub(crate) inbound_bytes: usize,
     /// Something waits for it because the process was full, and is tried again.
     pub(crate) is_stalled: bool,
-    /// It has changes to the index that are not written.
+    /// The client has changes to the index that are not written.
     pub(crate) has_changes: bool,
     /// The shard's list of beginnings of packets names it.
     pub(crate) has_beginning: bool,
@@ -64,7 +64,7 @@ pub(crate) struct Client {
     aside: Option<Box<Aside>>,
 }
 
-/// Those parts of a connection that few have, or for a short time: for all others they are one pointer.
+/// Parts of a connection that few connections have, or for a short time: for all others they are one pointer.
 #[derive(Debug)]
 pub(crate) struct Aside {
     /// The deep shapes among its subscriptions.
@@ -77,16 +77,16 @@ pub(crate) struct Aside {
     pub(crate) recording: Option<Box<Recordings>>,
     /// Shared filters that the ledger was asked for.
     joining: Option<Box<Joining>>,
-    /// What has come out of its queue when its output, or the whole process, had no room.
+    /// Messages that left its queue when its output, or the whole process, had no room.
     pub(crate) deferred: Option<Box<Deferred>>,
     /// Messages of groups that are under way to it under numbers of its own.
     pub(crate) shares: Option<Box<Shares>>,
-    /// The identity of the subscriber for which its acknowledgements were held back last, while this client stands in the
-    /// list of those who wait for it.
+    /// Identity of the subscriber for which its acknowledgements were held back last, while this client is in the list
+    /// of clients that wait for it.
     pub(crate) held_for: Option<u64>,
     /// The longest expiry of its session that its roles allow, in seconds.
     pub(crate) expiry_secs_max: Option<u32>,
-    /// What DISCONNECT has changed the session's expiry to.
+    /// The session expiry from DISCONNECT, in seconds.
     pub(crate) expiry_secs: Option<u32>,
     /// When its connection ends, because something of its could not be stored.
     pub(crate) ends_ms: Option<u64>,
@@ -108,7 +108,7 @@ pub(crate) struct Aside {
     pub(crate) role_bound: Option<Bound>,
 }
 
-/// Of a client that has none of it.
+/// Parts of a client that has none of them.
 static NOTHING: Aside = Aside::NOTHING;
 
 /// An [`Aside`] of a client that has none of it: as a value, and as the pattern of that value.
@@ -211,7 +211,7 @@ impl Client {
         self.aside.get_or_insert_with(|| Box::new(Aside::NOTHING))
     }
 
-    /// One of those parts is gone. After the last the memory of all is free.
+    /// Frees the memory of these parts when none of them is left.
     pub(crate) fn tidy(&mut self) {
         self.aside.take_if(|aside| aside.is_nothing());
     }
@@ -233,7 +233,7 @@ impl Client {
         request
     }
 
-    /// It does not stand in the list of those who wait for this subscriber any more.
+    /// The client is not in the list of clients that wait for this subscriber any more.
     pub(crate) fn forget_held_for(&mut self, subscriber: &Arc<Subscriber>) {
         if let Some(aside) = self.aside_mut()
             && aside.held_for.take_if(|held_for| *held_for == subscriber.identity()).is_some()
@@ -297,19 +297,19 @@ impl Client {
         self.aside().joining.as_ref().map_or(0, |joining| joining.bytes)
     }
 
-    /// Where messages wait for its session when it is gone, if the session lasts.
+    /// Returns the queue of a lasting session, in which messages wait while the client is gone.
     pub(crate) fn queue(&self) -> Option<QueueId> {
         self.subscriber.as_ref()?.queue
     }
 
-    /// It has subscribed to a filter of this shape.
+    /// The client has subscribed to a filter of this shape.
     pub(crate) fn add_shape(&mut self, shape: Option<DeepShape>) {
         if let Some(shape) = shape {
             self.make_aside().shapes.get_or_insert_default().insert(shape);
         }
     }
 
-    /// It has unsubscribed from a filter of this shape.
+    /// The client has unsubscribed from a filter of this shape.
     pub(crate) fn remove_shape(&mut self, shape: Option<DeepShape>) {
         if let (Some(shape), Some(aside)) = (shape, self.aside_mut())
             && aside.shapes.take_if(|shapes| !shapes.remove(shape)).is_some()
@@ -345,10 +345,10 @@ fn joining_bytes(filter: &str) -> usize {
 /// A message of a group, as the ledger knows it.
 pub(crate) type Share = (QueueId, EntryId);
 
-/// What comes with messages that wait: where they are from, if that is a group.
+/// Tag of a waiting message: the group it is from, if any.
 pub(crate) type Tag = Option<Share>;
 
-/// What groups have given to a client whose session ends with its connection.
+/// Messages that groups have given to a client whose session ends with its connection.
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
     /// Under way, by packet identifier.

@@ -14,7 +14,7 @@ use crate::filters::subscription_bytes;
 use crate::{Effects, Notice, Shard};
 
 impl Shard {
-    /// A CONNECT was read and found in order: its client identifier is claimed. What stands behind it waits.
+    /// Claims the client identifier of a valid CONNECT. Packets behind the CONNECT wait.
     pub(crate) fn connect(
         &mut self,
         id: ConnectionId,
@@ -35,7 +35,7 @@ impl Shard {
     ) -> Option<Claim> {
         let now = to.now;
         let client_id: Arc<str> = match connect.client_id.as_str() {
-            // Nobody may guess it, since whoever knows it can take the session over.
+            // An assigned identifier must not be guessable: a client that knows it can take over the session.
             "" => format!("auto-{:032x}", to.random()).into(),
             given => given.into(),
         };
@@ -136,7 +136,7 @@ impl Shard {
         reason: ReasonCode,
         to: &mut Outside<'_, impl Effects>,
     ) {
-        // Where a version has no code for it, nothing is said [3.1.1 MQTT-3.2.2-6].
+        // If the version has no return code for the reason, CONNACK is not sent [3.1.1 MQTT-3.2.2-6].
         let refusal = ConnectRefusal::try_from(reason).unwrap_or(ConnectRefusal::ServerUnavailable);
         self.send(id, &ConnAck::refused(refusal).into(), to);
         let why = match reason {
@@ -164,7 +164,7 @@ impl Shard {
         to.close(id);
     }
 
-    /// Somebody else has come with the same client identifier [MQTT-3.1.4-3].
+    /// Ends a connection because another one has come with the same client identifier [MQTT-3.1.4-3].
     pub(crate) fn evict(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
         if self.clients.get(id).is_none() {
             // It has left already, and said so.

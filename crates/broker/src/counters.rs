@@ -1,4 +1,4 @@
-//! What a shard counts. Each counter has one writer; anybody may read.
+//! Counters of a shard. Each counter has one writer, and any thread may read it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,7 +19,7 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(by), Ordering::Relaxed);
     }
 
-    /// Its value now.
+    /// Returns the current value.
     #[must_use]
     pub fn value(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -178,7 +178,8 @@ counters! {
     ended_draining: "ended/draining",
     /// CONNECT packets with a client identifier that the roles of their user do not permit.
     refused_client_id: "refused/client_id",
-    /// CONNECT packets of clients that cannot have the topic prefix of their roles: the user name fits in no topic, or is missing, or is too long, or groups of a token have different prefixes.
+    /// CONNECT packets of clients that cannot have the topic prefix of their roles: the user name fits in no topic, or
+    /// is missing, or is too long, or groups of a token have different prefixes.
     refused_topic_prefix: "refused/topic_prefix",
     /// Connections ended because their client identifier, user or address was banned.
     ended_banned: "ended/banned",

@@ -17,18 +17,18 @@ use crate::mount::shortened;
 use crate::retained::Arrival;
 use crate::{Effects, Flush, Room, Run, Shard};
 
-/// From so much behind its window on a client is behind: its publishers get their acknowledgements later.
+/// A client with at least this much behind its window is behind: its publishers get their acknowledgements later.
 const BEHIND_BYTES: usize = 256 * 1024;
 const BEHIND_MESSAGES: usize = 1_000;
 /// No fewer messages are too many for their bytes: a single message may be longer than that.
 const BEHIND_FEW: usize = 4;
 
-/// What a delivery has found among its receivers.
+/// Full subscribers among the receivers of a delivery.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// One of those whose output is over its mark.
+    /// A subscriber whose output is over its mark.
     pub(crate) over: Option<Arc<Subscriber>>,
-    /// One of those behind whose window more waits than should.
+    /// A subscriber with more waiting behind its window than its mark.
     pub(crate) behind: Option<Arc<Subscriber>>,
 }
 
@@ -44,7 +44,7 @@ fn is_behind(client: &Client, settings: &Settings, divisor: usize) -> bool {
 }
 
 impl Shard {
-    /// Hands a message to those of `targets` that live here, but for those who get it out of a queue.
+    /// Delivers a message to the `targets` of this shard, except those that get it out of a queue.
     pub(crate) fn deliver(
         &mut self,
         source: Source<'_>,
@@ -126,7 +126,7 @@ impl Shard {
         })
     }
 
-    /// Somebody who has subscribed is not here, and what comes at QoS 0 waits for nobody.
+    /// Counts subscribers that are not connected: messages of QoS 0 do not wait for them.
     pub(crate) fn count_absent(&self, count: u64) {
         self.counters.routed.add(count);
         self.counters.dropped_absent.add(count);
@@ -253,7 +253,7 @@ impl Shard {
             let why = "there is no memory for the messages that wait for the client";
             return self.end_for_memory(id, why, to);
         }
-        // What a group lends is bounded by the group.
+        // Messages that a group lends are bounded by the group.
         let bound = if is_ours { client.waiting_bound(&self.settings) } else { Bound::of(&self.settings) };
         match client.session.wait_within(waiting, bound) {
             Wait::Waits => {
@@ -323,8 +323,8 @@ impl Shard {
         self.look_behind(id, to);
     }
 
-    /// Whether so much more may be sent to a client. If not, it is tried again: when its output has been taken, or in a
-    /// while if it is the process that is full.
+    /// Whether this number of further bytes may be sent to a client. If not, it is tried again: when its output has
+    /// been taken, or later if the process is full.
     pub(crate) fn has_room(
         &mut self,
         id: ConnectionId,
@@ -463,7 +463,7 @@ impl Shard {
         self.pull(connection, to);
     }
 
-    /// One of QoS 1 or 2 goes behind the window, whatever waits there: there is one step at a time.
+    /// Puts a message of QoS 1 or 2 behind the window, whatever waits there: there is one step at a time.
     fn bring(&mut self, connection: ConnectionId, message: Arc<Message>, interest: Interest, now: Now) {
         let Some(client) = self.clients.get_mut(connection) else { return };
         let Some(version) = client.session.version() else { return };
@@ -485,7 +485,7 @@ impl Shard {
         self.counters.waiting.add(1);
     }
 
-    /// One of QoS 0.
+    /// Sends a retained message of QoS 0.
     fn send_retained(
         &mut self,
         connection: ConnectionId,

@@ -1,4 +1,4 @@
-//! What a shard's brain asks of the world: bytes to a connection, mail to another shard, a command to the ledger.
+//! Effects of a shard on its environment: bytes to a connection, mail to another shard, a command to the ledger.
 
 use core::net::IpAddr;
 use std::ops::{Deref, DerefMut};
@@ -23,8 +23,8 @@ pub trait Effects {
     /// The same for one packet, the end of which many connections share.
     fn publish_shared(&mut self, to: ConnectionId, head: &[u8], payload: &Arc<[u8]>, flush: Flush) -> Room;
 
-    /// What [`publish`](Self::publish) would say to so many bytes more: [`Room::Over`] as long as a connection that was
-    /// over its mark is not below a quarter of it.
+    /// Returns the result that [`publish`](Self::publish) would have for this number of further bytes. It is
+    /// [`Room::Over`] as long as a connection that was over its mark is not below a quarter of it.
     fn room(&self, connection: ConnectionId, bytes: usize) -> Room;
 
     /// Whether a connection has something to be read: bytes, its end, or an error. If so, it is read soon.
@@ -45,8 +45,8 @@ pub trait Effects {
     /// Posts to another shard. Nothing is refused: [`Room::Over`] is advice to stop reading what adds to it.
     fn mail(&mut self, to: ShardId, mail: Mail<'_>) -> Room;
 
-    /// Whether mail to a shard is over its bound. Where it is, [`Shard::mail_resumed`](crate::Shard::mail_resumed)
-    /// is called when it is not any more.
+    /// Whether mail to a shard is over its bound. If so, [`Shard::mail_resumed`](crate::Shard::mail_resumed) is called
+    /// when it is not any more.
     fn mail_room(&mut self, to: ShardId) -> Room;
 
     /// Posts a command to the ledger. Like [`mail`](Self::mail), it is never refused.
@@ -93,8 +93,8 @@ pub trait Effects {
     /// The user name in the certificate that the peer has shown, if there is exactly one.
     fn certificate_name(&mut self, connection: ConnectionId, name: CertificateName) -> Option<String>;
 
-    /// The channel binding of the connection (`tls-exporter` of RFC 9266), if it has one: both ends know it, and nobody who stands
-    /// between them can make two connections with the same.
+    /// The channel binding of the connection (`tls-exporter` of RFC 9266), if it has one: both ends know it, and nobody
+    /// who stands between them can make two connections with the same.
     fn channel_binding(&mut self, _connection: ConnectionId) -> Option<[u8; 32]> {
         None
     }
@@ -135,7 +135,7 @@ impl<E> DerefMut for Outside<'_, E> {
 /// Whether more may come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Room {
-    /// There is room.
+    /// Below the high-water mark.
     Open,
     /// Above the high-water mark.
     Over,
@@ -153,7 +153,7 @@ pub enum Flush {
     Bulk,
 }
 
-/// What one shard tells another.
+/// A message from one shard to another.
 #[derive(Debug, Clone)]
 pub enum Mail<'a> {
     /// Consecutive PUBLISH packets to one topic, with everybody on that shard whom they are for.
@@ -174,7 +174,7 @@ pub struct Run<'a> {
     pub payload_bytes: u64,
     /// The version they are encoded in.
     pub version: Version,
-    /// What they were published with.
+    /// The QoS of the PUBLISH packets.
     pub qos: Qos,
 }
 
@@ -187,16 +187,16 @@ pub enum Notice<'a> {
         client_id: &'a str,
         /// The version it speaks.
         version: Version,
-        /// What it asked for, in seconds; 0 is never.
+        /// The requested keep alive, in seconds; 0 is never.
         keep_alive_secs: u16,
     },
     /// A CONNECT was refused.
     Refused {
         /// The identifier, where it was read.
         client_id: &'a str,
-        /// What the client was told, or would have been in MQTT 5.
+        /// Reason code for the client, as MQTT 5 names it, even if the client was not told.
         reason: ReasonCode,
-        /// What was wrong.
+        /// Explanation of the reason.
         why: &'a str,
     },
     /// A client has published to a topic that it may not publish to. Told for the first message and for every tenth power.
@@ -210,27 +210,27 @@ pub enum Notice<'a> {
     },
     /// A client has a subscription.
     Subscribed {
-        /// Whose.
+        /// Client identifier of the subscriber.
         client_id: &'a str,
-        /// To what.
+        /// The topic filter of the subscription.
         filter: &'a str,
-        /// What was granted.
+        /// The granted maximum QoS.
         qos: Qos,
     },
     /// A client has ended a subscription.
     Unsubscribed {
-        /// Whose.
+        /// Client identifier of the subscriber.
         client_id: &'a str,
-        /// To what.
+        /// The topic filter of the subscription.
         filter: &'a str,
     },
-    /// A connection ended.
+    /// A connection has ended.
     Disconnected {
         /// Empty where no CONNECT was accepted.
         client_id: &'a str,
         /// The reason, as MQTT 5 names it.
         reason: ReasonCode,
-        /// What happened.
+        /// Explanation of the reason.
         why: &'a str,
     },
 }

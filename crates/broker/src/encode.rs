@@ -25,18 +25,18 @@ const RETAIN: u8 = 0b0001;
 const SHARED_BYTES: u64 = 4 * 1024;
 /// With up to this many receivers a message is written at the end of its turn.
 const DIRECT_TARGETS: usize = 8;
-/// What an alias adds to a packet that has the name too, at most: the property and a longer length of properties.
+/// Maximum bytes that an alias adds to a packet with the topic name: the property, and a longer length of properties.
 pub(crate) const ALIAS_BYTES: usize = 5;
 
 impl Flush {
-    /// How a message with so many receivers is written.
+    /// Returns the way in which a message with this number of receivers is written.
     #[must_use]
     pub fn of(targets: usize) -> Self {
         if targets <= DIRECT_TARGETS { Self::Direct } else { Self::Bulk }
     }
 }
 
-/// What is delivered.
+/// The messages of a delivery.
 #[derive(Clone, Copy)]
 pub(crate) enum Source<'a> {
     /// Packets as they were read.
@@ -97,14 +97,14 @@ impl Sink for Head<'_> {
     }
 }
 
-/// One target, as its connection is now.
+/// A target with the present properties of its connection.
 pub(crate) struct Receiver {
     pub(crate) shape: Shape,
     /// The largest packet it takes.
     pub(crate) bytes_max: usize,
-    /// It has published itself: it may be waiting for this message to go on.
+    /// The receiver has published itself: it may be waiting for this message to go on.
     pub(crate) publishes: bool,
-    /// It takes aliases in place of topics.
+    /// The receiver accepts aliases in place of topics.
     pub(crate) uses_aliases: bool,
 }
 
@@ -119,30 +119,30 @@ pub(crate) struct Buffers {
 pub(crate) struct Dispatch<'a> {
     pub(crate) source: Source<'a>,
     flush: Flush,
-    /// So many more receivers of a wide fan-out are written at the end of the turn, if they publish: in a
-    /// dialogue that many listen to, the listeners can wait, and get more at a time.
+    /// Number of further receivers of a wide fan-out that are written at the end of the turn if they publish. In a
+    /// dialogue with many listeners, the listeners can wait, and get more at a time.
     direct_left: usize,
     now: Now,
-    /// What the receiver before got, ready for the next of its shape.
+    /// Shape of the packet for the receiver before, which the next receiver of this shape can reuse.
     shape: Option<Shape>,
     common: Made,
     /// The one message, if its publisher was heard here: it was taken apart then.
     known: Option<&'a Publish<'a>>,
     /// The one message, once it was taken apart: its properties are read once, however many receivers there are.
     only: Option<Publish<'a>>,
-    /// What receivers have in common, once one of a wide fan-out has shared it: payloads alone, and for those who get
-    /// them with User Properties before.
+    /// Buffers that receivers share, once one of a wide fan-out has shared them: payloads alone, and payloads with User
+    /// Properties before them.
     shared: [Vec<Arc<[u8]>>; 2],
     /// The whole packet in the last shape, once a receiver of a wide fan-out has shared it.
     whole: Option<Arc<[u8]>>,
     /// The message, once it had to wait for somebody.
     message: Option<Arc<Message>>,
     buffers: &'a mut Buffers,
-    /// What the last receiver got.
+    /// Packets made for the last receiver.
     pub(crate) made: Made,
 }
 
-/// Where packets stand that were made for a receiver.
+/// The buffer of the packets that were made for a receiver.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Bytes {
     AsTheyCame,
@@ -154,7 +154,7 @@ pub(crate) enum Bytes {
     },
 }
 
-/// What was encoded, and what was left out.
+/// Numbers of packets that were encoded or left out.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Made {
     pub(crate) count: u32,
@@ -272,7 +272,7 @@ impl<'a> Dispatch<'a> {
         }
     }
 
-    /// What was made.
+    /// Returns the packets that were made.
     fn bytes(&self, bytes: Bytes) -> &[u8] {
         match (bytes, self.source) {
             (Bytes::AsTheyCame, Source::Run(run)) => run.bytes,
@@ -512,7 +512,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// What it was published with.
+    /// Returns the QoS of the publication.
     pub(crate) fn qos(self) -> Qos {
         match self {
             Self::Run(run) => run.qos,

@@ -1,4 +1,4 @@
-//! How sessions end.
+//! Ends of sessions and connections.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::{Effects, Notice, Shard};
 pub(crate) struct Ending<'a> {
     pub(crate) reason: ReasonCode,
     pub(crate) why: &'a str,
-    /// What it means for the will.
+    /// The reason that decides about the will.
     pub(crate) cause: Cause,
     pub(crate) by: By,
 }
 
-/// Who ends it.
+/// The side that ends a session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum By {
     /// The broker, which goes on.
@@ -105,7 +105,7 @@ impl Shard {
             let shape = TopicFilter::new(&filter).ok().and_then(|filter| self.index.deep_shape(filter));
             (0..count).for_each(|_| self.changes.shapes.forget_shared(shape));
         }
-        // Who was never let in leaves nothing behind.
+        // A client that was never let in has no will and no session.
         let cause = if is_in { cause } else { Cause::Normal };
         // After a shutdown a session that lasts is found connected, as after a crash: its will is not lost.
         if subscriber.queue.is_none() || by != By::Shutdown {
@@ -125,7 +125,7 @@ impl Shard {
         self.changes.leave(subscriber, std::mem::take(&mut client.filters), walks);
     }
 
-    /// What was held for a connection is free, but for its filters.
+    /// Frees the memory of a connection, except that of its filters.
     fn forget_memory(&mut self, id: ConnectionId, client: &Client) {
         if client.has_beginning {
             self.beginnings.forget(id);
@@ -152,8 +152,8 @@ impl Shard {
         self.give_up(id, DisconnectReason::QuotaExceeded, why, to);
     }
 
-    /// What was under way to a session that ends with its connection is gone with it.
-    /// What came from a group goes back to it.
+    /// Counts the messages in flight to a session that ends with its connection. Messages from a group go back to the
+    /// group.
     fn discard(&self, client: &Client) {
         let of_groups = client.aside().shares.as_deref();
         let in_flight = client.session.in_flight() - of_groups.map_or(0, |shares| shares.in_flight.len());

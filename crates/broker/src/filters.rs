@@ -8,10 +8,10 @@ use index::DeepShape;
 
 use crate::requests::units;
 
-/// What a subscription costs beside its filter: its place here and in the index.
+/// Bytes of a subscription beside its filter: its place here and in the index.
 const SUBSCRIPTION_BYTES: usize = 200;
 
-/// What a subscription to a filter holds of memory, about.
+/// Approximate memory of a subscription to a filter, in bytes.
 pub(crate) fn subscription_bytes(filter: &str) -> usize {
     // Its text is here and in the index, and while what is retained is looked for, twice more.
     4 * filter.len() + SUBSCRIPTION_BYTES

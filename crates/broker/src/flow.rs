@@ -1,4 +1,4 @@
-//! Who is not read, and when that ends: the shard's side of back pressure.
+//! The shard's side of back pressure: clients that are not read, and the events that end this.
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ impl Shard {
         self.block_in(Line::Served, id, blocker, to)
     }
 
-    /// The same for a publisher of which nothing was read since its turn came: it goes before those who have been read.
+    /// The same for a publisher of which nothing was read since its turn came: it goes before publishers that have been
+    /// read.
     pub(crate) fn block_unread(
         &mut self,
         id: ConnectionId,
@@ -70,7 +71,7 @@ impl Shard {
         }
     }
 
-    /// One of the things that blocked a publisher is gone: it is read again unless there is another.
+    /// Something that blocked a publisher is gone: the publisher is read again unless something else blocks it.
     pub(crate) fn unblock(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
         let now = to.now;
         let Some(client) = self.clients.get_mut(id) else { return };

@@ -60,8 +60,8 @@ impl Default for Entry {
     }
 }
 
-/// What listeners say about users, and the durability that answers to their clients wait for. A client has a number of two
-/// bytes for both, because there are about as many as listeners.
+/// Entries of listeners: rules about users, and the durability that answers to their clients wait for. A client has a
+/// number of two bytes for both, because there are about as many entries as listeners.
 #[derive(Default)]
 pub(crate) struct Entries(Kinds<(Entry, Durability)>);
 
@@ -130,7 +130,7 @@ impl Shard {
         match access.admit(&login) {
             Admission::Admitted(identity) => {
                 let user = identity.map(|identity| identity.name().into());
-                // Where a user has proved nothing, only the mount point counts.
+                // For a user without credentials, only the mount point counts.
                 let tenant = realms.tenant(entry.realm).filter(|tenant| !tenant.mount.is_empty());
                 let principal = Principal { user, realm: entry.realm, tenant, ..Principal::default() };
                 self.claim(id, claim, principal, to);

@@ -8,13 +8,15 @@ use base::{ConnectionId, Identity, Level, ShardId, Subscriber};
 
 /// How often full subscribers are looked at.
 pub(crate) const JUDGE_MS: u64 = 100;
-/// Without any progress for so long a subscriber is slow, whoever else is full.
+/// Without progress for this long, in milliseconds, a subscriber is slow, even if others are full too.
 const PATIENCE_MS: u64 = 5_000;
-/// Without any for so long it is given up: what waits for it is memory that others need.
+/// Without progress for this long, in milliseconds, a subscriber is given up: others need the memory of its waiting
+/// messages.
 const GIVEN_UP_MS: u64 = 60_000;
-/// One whose output is full without a break has so long before it is asked what that costs the others.
+/// Time for which an output may be full without a break, before the judge looks at the cost for others, in
+/// milliseconds.
 const HELD_MS_MAX: u64 = 1_000;
-/// What a publisher waits for is looked at from the side of so many of those who wait.
+/// Maximum number of waiting publishers from whose side a subscriber is examined.
 const WITNESSES: usize = 4;
 
 /// Why a publisher is not read.
@@ -30,19 +32,19 @@ pub(crate) enum Blocker {
     Shard(ShardId),
     /// The ledger has not read its commands.
     Ledger,
-    /// It does not take what it is sent itself.
+    /// The client does not read its own output.
     Itself,
-    /// It has published more than was answered, in a version that has no Receive Maximum.
+    /// The client has published more than was answered, in a version that has no Receive Maximum.
     Answers,
     /// A SUBSCRIBE or UNSUBSCRIBE of its takes more than one turn.
     Request,
     /// Commands of its are being carried out.
     Control,
-    /// It has published more than its roles allow in this time.
+    /// The client has published more than its roles allow in this time.
     Pace,
 }
 
-/// Which of the publishers that wait for a shard or the ledger go first. A publisher that is read may take all the room there
+/// The order of publishers that wait for a shard or the ledger. A publisher that is read may take all the room there
 /// is, and then waits again, before those that stand behind it are read. They find no room, and go before it next time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Line {
@@ -70,7 +72,7 @@ pub(crate) struct Waiting {
     ledger: Lines,
 }
 
-/// Those who wait for one subscriber.
+/// The publishers that wait for one subscriber.
 #[derive(Debug)]
 struct WaitingFor {
     subscriber: Arc<Subscriber>,
@@ -87,7 +89,7 @@ impl Waiting {
         }
     }
 
-    /// Somebody waits until a subscriber has room, or is not behind.
+    /// Adds a publisher that waits until a subscriber has room, or is not behind.
     pub(crate) fn add_for(&mut self, publisher: ConnectionId, subscriber: &Arc<Subscriber>) {
         let new = || WaitingFor { subscriber: Arc::clone(subscriber), publishers: Vec::new() };
         self.subscribers.entry(subscriber.identity()).or_insert_with(new).publishers.push(publisher);
@@ -184,38 +186,38 @@ struct Track {
     still_ms: u64,
 }
 
-/// What the judge has to know of a watched subscriber.
+/// Facts about a watched subscriber that the judge needs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Reading {
     /// All bytes that its socket has taken.
     pub(crate) taken: u64,
     /// All messages that it has acknowledged.
     pub(crate) acknowledged: u64,
-    /// It is sent nothing of QoS 1 and 2 before it acknowledges something.
+    /// The window is full: no message of QoS 1 and 2 is sent before an acknowledgement.
     pub(crate) is_window_full: bool,
-    /// What waits for it, in bytes.
+    /// Bytes that wait for it.
     pub(crate) waiting: usize,
 }
 
 /// The progress of one subscriber since the last look, by each measure that counts for it.
 #[derive(Debug, Clone, Copy)]
 struct Progress {
-    /// Of one whose output is full: what its socket has taken.
+    /// Bytes that the socket has taken, if the output is full.
     taken: Option<u64>,
-    /// Of one whose window is full: what it has acknowledged. Bytes show nothing: it may take everything that is QoS 0.
+    /// Messages acknowledged, if the window is full. Bytes show nothing then: they may all be of QoS 0.
     acknowledged: Option<u64>,
     /// Others wait for it who have room.
     holds_others: bool,
 }
 
-/// What becomes of a watched subscriber.
+/// The judgement about a watched subscriber.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It makes no progress worth waiting for.
+    /// The subscriber makes no progress worth waiting for.
     Slow,
-    /// It was slow, and everything that waited has been taken.
+    /// The subscriber was slow, and has received everything that waited.
     Open,
-    /// It has made none for so long that it is ended.
+    /// The subscriber has made no progress for so long that it is ended.
     GivenUp,
 }
 
@@ -268,8 +270,8 @@ impl Judge {
         (!self.watched.is_empty()).then_some(self.next_ms)
     }
 
-    /// Judges by progress. Everybody saturated is flow control: those who keep up with a quarter of the
-    /// median are waited for. One that lags behind must not hold the others.
+    /// Judges subscribers by their progress. If all are saturated, this is flow control: publishers wait for
+    /// subscribers that keep up with a quarter of the median. A subscriber that lags behind must not delay the others.
     pub(crate) fn judge(
         &mut self,
         now_ms: u64,
@@ -311,7 +313,7 @@ impl Judge {
 }
 
 impl Watched {
-    /// What it has done since the last look.
+    /// Returns its progress since the last look.
     fn look(&mut self, reading: &Reading, now_ms: u64) -> Progress {
         let gauge = &self.subscriber.gauge;
         let (is_over, is_behind) = (gauge.level() == Level::Over, gauge.is_behind());
@@ -336,7 +338,8 @@ impl Watched {
         if now_ms - self.moved_ms >= GIVEN_UP_MS {
             return Some(Verdict::GivenUp);
         }
-        // What waits for acknowledgements waits for a second at the most, and then goes on: they may take their time.
+        // Publishers wait at most a second for a subscriber that is behind with acknowledgements, and then go on. Such
+        // a subscriber gets the longer time.
         let measures = [
             (progress.taken, taken, &self.taken, HELD_MS_MAX),
             (progress.acknowledged, acknowledged, &self.acknowledged, PATIENCE_MS),
@@ -357,7 +360,7 @@ impl Watched {
 }
 
 impl Track {
-    /// What was added since the last look, if that is a measure now.
+    /// Returns the increase since the last look, if it is a measure now.
     fn look(&mut self, value: u64, is_measure: bool, now_ms: u64) -> Option<u64> {
         let progress = value.wrapping_sub(self.seen);
         if progress > 0 || !is_measure {

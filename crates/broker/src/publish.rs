@@ -24,7 +24,7 @@ const ROUTE_BYTES_ALLOWED: usize = 4 * 1024;
 /// connection. A client that comes back begins its exchanges again, and must stay to take what waits for it.
 const INBOUND_BYTES_ALLOWED: usize = 1024;
 
-/// Where a publisher's last topic led: the common PUBLISH is like the one before, and then this is one
+/// Route of a publisher's last topic. The common PUBLISH has the same topic as the one before: then the lookup is one
 /// comparison.
 #[derive(Debug)]
 pub(crate) struct Route {
@@ -42,7 +42,7 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// What it holds of memory, about. Who has the same targets looked them up too.
+    /// Approximate memory of the route, in bytes. Publishers that share these targets have looked them up too.
     pub(crate) fn size_bytes(&self) -> usize {
         let targets = self.targets.count + self.targets.queued.len();
         size_of::<Self>() + self.topic.len() + targets * size_of::<Target>()
@@ -81,7 +81,7 @@ impl Route {
         Blocker::Subscriber { subscriber: Arc::clone(subscriber), holds_others }
     }
 
-    /// Whether others wait with it for one that is full, though they have room. Who is slow waits for nothing.
+    /// Whether other subscribers with room wait for one that is full. A slow subscriber waits for nothing.
     pub(crate) fn holds_others(&self, full: &Arc<Subscriber>) -> bool {
         let others = self.targets.shards.iter().flat_map(|(_, targets)| targets.iter());
         let mut others = others.map(|target| &target.subscriber).filter(|other| !Arc::ptr_eq(other, full));
@@ -528,7 +528,7 @@ impl Shard {
         lane
     }
 
-    /// One of a group gets a message of QoS 0, if one is connected. Returns what is full.
+    /// Sends a message of QoS 0 to one member of a group, if one is connected. Returns a member that is full.
     fn forward_to_one(
         &mut self,
         receiver: Option<(Member, Place)>,
@@ -540,7 +540,8 @@ impl Shard {
             self.count_absent(1);
             return None;
         };
-        // Where members take turns it is full only if all are: otherwise another one would have had it.
+        // If members take turns, a member is full only if all members are: otherwise another member would have received
+        // the message.
         let is_over = member.subscriber.gauge.level() == Level::Over;
         let full = is_over.then(|| route.full(&member.subscriber));
         let targets = [Target::one(member.subscriber, place.connection, member.interest)];

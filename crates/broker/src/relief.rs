@@ -27,7 +27,7 @@ const PARTIAL_PROGRESS_BYTES: usize = 3 * 1_024;
 /// A beginning of a packet up to this size is not looked at, in bytes: its connection costs several times as much.
 const PARTIAL_BYTES_ALLOWED: usize = 256;
 
-/// What is looked for at the moment.
+/// State of the search for clients that hold memory.
 #[derive(Debug, Default)]
 pub(crate) struct Relief {
     next_ms: Option<u64>,
@@ -64,32 +64,32 @@ struct Noted {
     id: ConnectionId,
     heard_ms: u64,
     held: Held,
-    /// What it had taken and acknowledged.
+    /// Sum of the bytes that it had taken and the messages that it had acknowledged.
     moved: u64,
 }
 
-/// What is held for one client, in bytes.
+/// Memory that is held for one client, in bytes.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     /// The beginning of a packet, while the rest of it may come.
     partial: usize,
     /// Topic aliases and exchanges of QoS 2.
     inbound: usize,
-    /// What it does not take or does not acknowledge.
+    /// Messages that it does not read or does not acknowledge.
     waiting: usize,
 }
 
 /// A client without progress. The order is that in which clients are ended, beginning with the greatest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Stalled {
-    /// It has stopped in the middle of a packet.
+    /// The client has stopped in the middle of a packet.
     is_partial: bool,
     bytes: usize,
     id: ConnectionId,
 }
 
 impl Relief {
-    /// Somebody is there who may hold memory.
+    /// Starts the search, because a client is there that may hold memory.
     pub(crate) fn arm(&mut self, now: Now) {
         self.next_ms.get_or_insert(now.monotonic_ms + LOOK_MS);
     }

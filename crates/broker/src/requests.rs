@@ -21,7 +21,7 @@ use crate::{Effects, Room, Shard};
 pub(crate) const UNITS_PER_TURN: usize = 128;
 /// Units that one packet gets before it is the next one's turn.
 const UNITS_PER_PART: usize = 64;
-/// A filter is one unit, and one more for each so many bytes.
+/// A filter is one unit, and one more for each of this number of bytes.
 const BYTES_PER_UNIT: usize = 256;
 
 /// A SUBSCRIBE or UNSUBSCRIBE that takes more than one turn. The client's later packets wait until its last filters have
@@ -55,7 +55,7 @@ impl Kind {
 }
 
 impl Request {
-    /// What it holds of memory.
+    /// Returns the memory of the request, in bytes.
     pub(crate) fn size_bytes(&self) -> usize {
         self.bytes.len()
     }
@@ -143,7 +143,7 @@ impl Shard {
         self.push_part(id, part, asks);
     }
 
-    /// One part of a packet that waits in line. Returns how many units are left.
+    /// Handles one part of a packet that waits in line. Returns the number of units that are left.
     fn continue_request(
         &mut self,
         id: ConnectionId,
@@ -181,7 +181,7 @@ impl Shard {
         left
     }
 
-    /// What was taken in is written with everything else of this turn.
+    /// Adds a part of a request. Its changes are written with all other changes of this turn.
     fn push_part(&mut self, id: ConnectionId, part: Part, asks: Asks) {
         if asks.is_empty() && !part.is_last {
             return self.changes.line.push_back(id);
@@ -201,7 +201,8 @@ impl Shard {
         left: &mut usize,
     ) -> Vec<Result<Granted, SubAckReason>> {
         let Some(client) = self.clients.get(id) else { return Vec::new() };
-        // What is a lasting session's stays when its client has left; and who has much stays connected as long as it likes.
+        // The subscriptions of a lasting session stay when its client has left. A client with many subscriptions can
+        // stay connected for as long as it likes.
         let is_kept = client.queue().is_some() || client.subscription_bytes > Budget::WAITING_BYTES_ALLOWED;
         let budget = self.tally.budget();
         let is_tight = if is_kept { budget.is_tight_to_keep() } else { budget.is_tight() }

@@ -22,7 +22,7 @@ pub(crate) struct Walks {
     by_filter: BTreeMap<Arc<str>, CursorId>,
     /// Walks of new subscriptions whose cursors the ledger has not opened.
     unbegun: BTreeMap<FilterHash, CursorId>,
-    /// Those whose next step can be asked for, in turn.
+    /// Walks whose next step can be requested, in turn.
     ready: VecDeque<CursorId>,
     stepping: Option<CursorId>,
 }
@@ -315,8 +315,9 @@ mod tests {
 
     const FILTERS: usize = 10_000;
 
-    /// A client with so many filters that do not match the topic `hot`, and one that does. A message to `hot` comes live while
-    /// these walks have not begun. Returns how many looks that takes, and how many of the walks will bring it.
+    /// Makes a client with this number of filters that do not match the topic `hot`, and one that does. A message to
+    /// `hot` comes live while these walks have not begun. Returns how many looks that takes, and how many of the walks
+    /// will find it.
     fn looks(filters: usize, unbegun: impl Fn(usize) -> bool) -> (usize, usize) {
         let index = Subscriptions::new([1, 2]);
         let connection = ConnectionId { slot: 0, generation: 0 };

@@ -99,7 +99,8 @@ impl Shard {
         self.rules().zip(subscriber)
     }
 
-    /// Counts a message that a client may not publish, beside the reason, and tells of the first, the tenth, the hundredth and so on.
+    /// Counts a message that a client may not publish, beside the reason, and tells of the first, the tenth, the
+    /// hundredth and so on.
     pub(crate) fn note_denied(
         &mut self,
         id: ConnectionId,

@@ -27,18 +27,18 @@ use crate::sys::{Facts, Sys};
 use crate::wheel::Wheel;
 use crate::{ControlAnswer, Counters, Effects, Flush, Mail, Room, Totals};
 
-/// A client whose output is full may ask for so many bytes of answers before it is not read any more. Full of
-/// messages is no reason: it must be heard to unsubscribe, and to acknowledge.
+/// Maximum bytes of answers that a client with a full output may cause before it is not read any more. An output full
+/// of messages is no reason: the client must be heard to unsubscribe and to acknowledge.
 const UNTAKEN_ANSWER_BYTES_MAX: usize = 16 * 1024;
 
-/// What a connection holds of memory, whatever it does, in the broker and in the kernel's view of this process.
+/// Minimum memory of a connection, in the broker and in the kernel's view of this process, in bytes.
 pub(crate) const CONNECTION_BYTES: usize = 1_024;
 /// Maximum number of steps for one read. A read may bring 32,768 PINGREQ packets, and others wait meanwhile.
 const STEPS_PER_READ: u64 = 2_048;
-/// Steps that a CONNECT counts as, beside its own: with its login, its session and its end it costs far more than a short packet.
-/// A turn of 8,192 steps takes in 64 of them, so that a storm of logins does not delay others.
+/// Steps that a CONNECT counts as, beside its own: with its login, its session and its end it costs far more than a
+/// short packet. A turn of 8,192 steps takes in 64 of them, so that a storm of logins does not delay others.
 const STEPS_OF_CONNECT: u64 = 127;
-/// What a message behind a window takes beside itself.
+/// Bytes of a message behind a window, beside the message.
 const WAITING_BYTES: usize = 64;
 
 /// Minimum lateness of a timer, in milliseconds, from which the shard was absent: the process was stopped, the machine was
@@ -68,7 +68,7 @@ pub struct Shard {
     pub(crate) relief: Relief,
     pub(crate) beginnings: Beginnings,
     pub(crate) steps: u64,
-    /// What this shard holds of the process's memory, but for what is in buffers of connections.
+    /// Memory of this shard in the account of the process, without the buffers of connections.
     pub(crate) tally: Tally,
     /// Clients for which something waits because the process was full.
     pub(crate) stalled: Vec<ConnectionId>,
@@ -76,7 +76,7 @@ pub struct Shard {
     stalled_ms: Option<u64>,
     /// How many cursors over retained messages were opened.
     pub(crate) cursors: u32,
-    /// Where packets are put together before they are sent.
+    /// Buffer in which packets are assembled before they are sent.
     pub(crate) scratch: Vec<u8>,
     pub(crate) rewritten: Vec<u8>,
     pub(crate) entries: Entries,
@@ -90,11 +90,11 @@ pub struct Shard {
     sys: Option<SysTopics>,
 }
 
-/// What one shard needs to tell about all of them.
+/// Data about all shards that one shard needs for reporting.
 pub struct Peers {
     /// The counters of all shards.
     pub counters: Vec<Arc<Counters>>,
-    /// What the ledger holds.
+    /// Levels and counters of the ledger.
     pub ledger: Arc<protocol::Gauges>,
     /// Values of what keeps the records, and of whatever else has some.
     pub instruments: Vec<Arc<dyn protocol::Instruments>>,
@@ -113,15 +113,15 @@ struct SysTopics {
 pub enum Cause<'a> {
     /// The peer closed its direction, and everything it had sent was read.
     EndOfStream,
-    /// The socket failed.
+    /// The socket has failed.
     Failed(io::ErrorKind),
     /// A layer below MQTT refuses what the peer has sent, for this reason: TLS, WebSocket, or the PROXY protocol.
     Rejected(&'a str),
 }
 
-/// What a look at the next packet came to.
+/// The result of a look at the next packet.
 pub(crate) enum Step {
-    /// So many bytes are done with.
+    /// This number of bytes was processed.
     Consumed(usize),
     /// The rest has to wait: for more bytes, or for an answer of the ledger.
     Wait,
@@ -198,7 +198,7 @@ impl Shard {
         }
     }
 
-    /// What the shard holds is on this account from now on; without one there is no limit.
+    /// Charges the memory of the shard to this account. Without an account there is no limit.
     #[must_use]
     pub fn with_budget(mut self, budget: Arc<Budget>) -> Self {
         self.tally = Tally::new(budget);
@@ -264,7 +264,7 @@ impl Shard {
         self.steps
     }
 
-    /// Whether a connection may be read now. Where it may not, it has been paused.
+    /// Whether a connection may be read now. If not, it has been paused.
     pub fn may_read(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) -> bool {
         let to = &mut Outside::new(now, to);
         match self.clients.get(id) {
@@ -289,7 +289,7 @@ impl Shard {
         }
     }
 
-    /// What waited for a connection is below a quarter of the mark again.
+    /// The bytes that waited for a connection are below a quarter of the mark again.
     pub fn drained(&mut self, id: ConnectionId, now: Now, to: &mut impl Effects) {
         let to = &mut Outside::new(now, to);
         let Some(client) = self.clients.get(id) else { return };
@@ -457,9 +457,9 @@ impl Shard {
         awaited_ms.is_some_and(|awaited_ms| awaited_ms + ABSENCE_MS <= now.monotonic_ms)
     }
 
-    /// What is measured by progress or silence begins anew: during an absence nobody could be heard, and nobody could make
-    /// progress. Deadlines that the standard counts on the clock (session expiry, Will Delay Interval, message expiry) are
-    /// not changed.
+    /// Restarts all measurements of progress and silence: during an absence no client could be heard, and none could
+    /// make progress. Deadlines that the standard counts on the clock (session expiry, Will Delay Interval, message
+    /// expiry) are not changed.
     fn return_from_absence(&mut self, now: Now) {
         self.back_ms = now.monotonic_ms;
         self.judge.restart(now.monotonic_ms);
@@ -498,7 +498,7 @@ impl Shard {
         self.tally.settle();
     }
 
-    /// What could not be sent because the process is full is tried again.
+    /// Arms the timer for messages that could not be sent because the process is full.
     fn arm_stalled(&mut self, now: Now) {
         if !self.stalled.is_empty() {
             self.stalled_ms.get_or_insert(now.monotonic_ms + JUDGE_MS);
@@ -518,7 +518,7 @@ impl Shard {
             || self.draining.as_ref().is_some_and(Draining::has_work)
     }
 
-    /// Tells everybody goodbye.
+    /// Ends all connections with the reason that the server shuts down.
     pub fn shutdown(&mut self, now: Now, to: &mut impl Effects) {
         let to = &mut Outside::new(now, to);
         self.sys = None;
@@ -713,8 +713,8 @@ impl Shard {
                 self.unblock_answered(id, to);
                 self.arm(id, now);
             }
-            // What has arrived is read before anybody is ended for silence. Each delay costs the peer a byte of a packet
-            // at least, and the length of a packet is bounded.
+            // Bytes that have arrived are read before a client is ended for silence. Each delay costs the peer a byte
+            // of a packet at least, and the length of a packet is bounded.
             Err(_) if to.has_unread(id) => self.arm(id, now),
             Err(violation) => {
                 if !client.session.is_connected() {

@@ -31,15 +31,15 @@ const OPENING_MAX: usize = 1_000;
 /// Units of work under one lock of the index: filters, and 256 bytes of filter. Others wait for the lock.
 const UNITS_PER_LOCK: usize = 256;
 
-/// What is to be written to the index.
+/// Changes that are to be written to the index.
 #[derive(Debug)]
 pub(crate) struct Changes {
     pub(crate) pending: Vec<Pending>,
     /// Connections with a packet of which some filters have not been taken in.
     pub(crate) line: VecDeque<ConnectionId>,
-    /// They go on when the ledger has read its commands.
+    /// Connections in the line go on when the ledger has read its commands.
     pub(crate) waits_for_ledger: bool,
-    /// So much more may be taken in during this turn, of packets that have just been read.
+    /// Units that may still be processed during this turn, of packets that have just been read.
     pub(crate) units: usize,
     /// Answers to what is written; kept for its memory.
     answers: Vec<(ConnectionId, Recording)>,
@@ -52,7 +52,7 @@ pub(crate) struct Changes {
 /// The filters and walks of a client that is gone.
 #[derive(Debug)]
 struct Leaving {
-    /// It stands in the index with these filters; nothing if its session lasts, whose filters stay there.
+    /// The subscriber in the index with these filters; `None` if its session lasts, because its filters stay there.
     subscriber: Option<Arc<Subscriber>>,
     filters: Filters,
     walks: Option<Box<Walks>>,
@@ -67,7 +67,7 @@ pub(crate) struct Pending {
     pub(crate) asks: Asks,
 }
 
-/// Which part of a packet it is.
+/// A part of a packet with many filters.
 #[derive(Debug)]
 pub(crate) struct Part {
     pub(crate) packet_id: PacketId,
@@ -303,7 +303,7 @@ impl Changes {
         !self.leaving.is_empty() || !(self.line.is_empty() || waits)
     }
 
-    /// Whether the ledger has so many cursors to open that no more filters are taken in now.
+    /// Whether the ledger has enough cursors to open: then no further filters are handled now.
     pub(crate) fn opens_enough(&self) -> bool {
         self.opening >= OPENING_MAX
     }
@@ -393,7 +393,7 @@ impl Shard {
                 places.push(reasons.len() - 1);
             }
             if is_shared {
-                // What is retained is not for groups (MQTT 5.0, 4.8.2).
+                // Groups do not receive retained messages (MQTT 5.0, 4.8.2).
                 shared.push(filter);
                 continue;
             }
@@ -531,7 +531,7 @@ impl Shard {
         }
     }
 
-    /// SUBACK or UNSUBACK.
+    /// Sends SUBACK or UNSUBACK.
     fn acknowledge_changes(
         &mut self,
         id: ConnectionId,

@@ -22,10 +22,10 @@ pub(crate) struct Sys {
     previous_ms: Option<u64>,
 }
 
-/// What the shards' counters do not know.
+/// Facts that the shards' counters do not contain.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
-    /// What the ledger holds and has done.
+    /// Levels and counters of the ledger.
     pub ledger: &'a protocol::Gauges,
     /// Values of what keeps the records, and of whatever else has some.
     pub instruments: &'a [Arc<dyn protocol::Instruments>],
@@ -35,7 +35,7 @@ pub struct Facts<'a> {
     pub filters: usize,
     /// Different arrangements of wildcards of those.
     pub shapes: usize,
-    /// What memory is held for.
+    /// The account of memory, by purpose.
     pub budget: &'a Budget,
     /// Seconds since the start.
     pub uptime_secs: u64,
@@ -43,7 +43,7 @@ pub struct Facts<'a> {
 
 type Read = fn(&Totals) -> u64;
 
-/// What load averages are kept of: the topic below `load/`, and the counter.
+/// Counters with load averages: the topic below `load/`, and the counter.
 const LOADS: [(&str, Read); 9] = [
     ("messages/received", |t| t.packets_received),
     ("messages/sent", |t| t.packets_sent),

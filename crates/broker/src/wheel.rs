@@ -4,8 +4,8 @@
 pub(crate) const SLOT_MS: u64 = 100;
 const SLOTS: u64 = 512;
 
-/// Timers of one shard. An entry that lies further ahead than one round stays in its slot and is
-/// looked at once a round; whoever arms a timer checks at its firing whether it is still wanted.
+/// Timers of one shard. An entry that lies further ahead than one round stays in its slot and is looked at once a
+/// round. The owner of a timer checks at its firing whether it is still wanted.
 #[derive(Debug)]
 pub(crate) struct Wheel<T> {
     slots: Box<[Vec<Entry<T>>]>,

@@ -1,6 +1,6 @@
 //! The properties of a message are read a fixed number of times, however many receivers it has.
 //!
-//! What is read is counted for the whole process, so that this test has one of its own.
+//! Reads are counted for the whole process: this test has a process of its own.
 
 #[allow(dead_code, reason = "the other tests need the rest")]
 #[path = "behaviour/world.rs"]
@@ -57,7 +57,7 @@ fn subscribe_many(world: &mut World, each: usize, filter: &str) -> Vec<Peer> {
     all
 }
 
-/// User Properties read while a message goes to so many receivers of each kind.
+/// Counts the User Properties that are read while a message goes to this number of receivers of each kind.
 fn count(each: usize, qos: Qos, payload: &[u8], is_mixed: bool) -> usize {
     let mut world = World::with(2, Settings { packet_bytes_max: 1 << 20, ..settings() });
     let toad = world.connect(0, Version::V5, "toad");

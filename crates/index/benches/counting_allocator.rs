@@ -7,19 +7,19 @@ thread_local! {
     static TALLY: Cell<Tally> = const { Cell::new(Tally { allocations: 0, bytes_allocated: 0, bytes_held: 0 }) };
 }
 
-/// What this thread has allocated since it began. A growth in place counts as one allocation of what was added.
+/// Allocations of this thread since it began. A growth in place counts as one allocation of the added bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Tally {
     /// Calls that asked for memory.
     pub(crate) allocations: u64,
-    /// Bytes asked for.
+    /// Bytes of these calls, together.
     pub(crate) bytes_allocated: u64,
     /// Bytes not given back yet.
     pub(crate) bytes_held: u64,
 }
 
 impl Tally {
-    /// Up to now.
+    /// Returns the tally up to now.
     pub(crate) fn now() -> Self {
         TALLY.get()
     }

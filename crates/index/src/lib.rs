@@ -26,9 +26,9 @@
 //!
 //! # Effects of a hostile peer
 //! - **Time.** A lookup costs the topic's length, and for each distinct shape that fits the topic one probe and one
-//!   addition per `+`. A topic of *n* levels fits fewer than 3 × 2ⁿ shapes, so nobody adds more than 94 probes to
-//!   topics of five levels, whatever they subscribe to; and of those with more levels than
-//!   [`SHALLOW_LEVELS_MAX`] the caller bounds the number: [`Index::would_deepen`]. Nothing is recursive.
+//!   addition per `+`. A topic of *n* levels fits fewer than 3 × 2ⁿ shapes: no set of subscriptions adds more than 94
+//!   probes to topics of five levels. The caller bounds the number of shapes with more levels than
+//!   [`SHALLOW_LEVELS_MAX`], with [`Index::would_deepen`]. Nothing is recursive.
 //! - **Collisions.** The hash is keyed with the seeds given to [`Index::new`], which nobody outside may know.
 //! - **Memory.** Removed subscriptions free their memory. Tables and lists that have shrunk to a quarter are made smaller.
 //!   [`Index::bytes`] returns the size.
@@ -65,9 +65,9 @@ use topic::{TopicFilter, TopicName};
 
 /// Filters with their subscribers and options.
 ///
-/// `S` is a cheap handle, such as an `Arc`; `O` is what a subscription granted, kept small because there is one for
-/// each: a subscription identifier (28 bits), a QoS (2), No Local and Retain As Published fit into a `u32`, and an
-/// `Arc` with up to eight bytes of options makes the smallest entry.
+/// `S` is a cheap handle, such as an `Arc`. `O` is the granted options of a subscription, kept small because there is
+/// one for each subscription. A subscription identifier (28 bits), a QoS (2), No Local and Retain As Published fit into
+/// a `u32`. The smallest entry is an `Arc` with up to eight bytes of options.
 #[derive(Debug)]
 pub struct Index<S, O> {
     hash: LevelHash,
@@ -94,7 +94,7 @@ pub enum Change<'a, S, O> {
         /// Options of the subscription, which each match returns.
         options: O,
     },
-    /// Removes a subscription.
+    /// Removes a subscription from the index.
     Unsubscribe {
         /// The filter of the subscription, character for character \[MQTT-3.10.4-1\].
         filter: TopicFilter<'a>,
@@ -227,7 +227,7 @@ impl<S: Identity + Clone, O: Copy> Index<S, O> {
         self.generations.raise(Concerns::Everything);
     }
 
-    /// Number of subscriptions.
+    /// Returns the number of subscriptions.
     pub fn len(&self) -> usize {
         self.read().subscriptions
     }

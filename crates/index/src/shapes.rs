@@ -8,10 +8,10 @@ use topic::TopicFilter;
 
 /// The shapes of all filters with wildcards.
 ///
-/// The shape of a filter is where its wildcards stand: `a/+/c` and `x/+/z` have one shape, `a/+/#` has another. A topic
-/// and a shape make exactly one filter: the topic with the wildcards put in. So a topic is matched by making that
-/// filter for every shape that fits and looking it up; and since only its hash is made, that is an addition per `+`
-/// and one probe of the table. There are as many shapes as the designers of the topics had ideas, a dozen or two,
+/// The shape of a filter is the positions of its wildcards: `a/+/c` and `x/+/z` have one shape, `a/+/#` has another. A
+/// topic and a shape make exactly one filter: the topic with the wildcards put in. A topic is matched by making this
+/// filter for each shape that fits, and looking it up. Only the hash of the filter is made: this costs an addition per
+/// `+`, and one probe of the table. The number of shapes depends on the design of the topics, and is a dozen or two,
 /// however many filters there are.
 #[derive(Debug, Default)]
 pub(crate) struct Shapes {
@@ -23,8 +23,8 @@ pub(crate) struct Shapes {
     deep: usize,
 }
 
-/// A shape with more levels is deep. Of those with as many there are at most 2 × 2⁶ of each kind, so that a topic fits fewer
-/// than 200 that are not deep: only of the others can there be so many that a lookup takes long.
+/// A shape with more levels is deep. A topic fits fewer than 2⁶ shapes without `#` that are not deep, and fewer than 2
+/// × 2⁶ with `#`: fewer than 200 together. Only deep shapes can be numerous enough to make a lookup slow.
 pub const SHALLOW_LEVELS_MAX: usize = 6;
 
 /// Distinguishes the shapes of filters with more than [`SHALLOW_LEVELS_MAX`] levels, as surely as a keyed hash of 64
@@ -85,7 +85,7 @@ impl Shapes {
         }
     }
 
-    /// Number of deep shapes so far, if this filter would add another one.
+    /// Returns the present number of deep shapes, if this filter would add another one.
     pub(crate) fn would_deepen(&self, filter: TopicFilter<'_>, hash: &LevelHash) -> Option<usize> {
         let (is_open, levels) = ending_of(filter)?;
         if levels <= SHALLOW_LEVELS_MAX {
@@ -250,7 +250,7 @@ mod tests {
 
     use super::*;
 
-    /// Every arrangement of `+` in a filter with so many levels of this name, with `#` behind it or not.
+    /// Returns every arrangement of `+` in a filter with this number of levels of this name, with `#` behind it or not.
     fn filters(levels: u32, open: bool) -> impl Iterator<Item = String> {
         (0..1_u32 << levels).map(move |mask| {
             let level = |position| if mask & (1_u32 << position) == 0 { "elsewhere" } else { "+" };

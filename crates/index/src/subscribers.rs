@@ -33,7 +33,7 @@ pub(crate) struct Members<S, O> {
 pub(crate) enum Removal<O> {
     NotFound,
     Removed(O),
-    /// It was the only subscriber, and the list is to be dropped.
+    /// The subscriber was the only one, and the list is to be dropped.
     Last(O),
 }
 

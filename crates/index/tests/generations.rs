@@ -1,4 +1,4 @@
-//! What a route cache may rely on.
+//! Guarantees that a route cache may rely on.
 
 use index::{Applied, Change, Index};
 use proptest::prelude::*;

@@ -5,10 +5,10 @@ use std::thread::{self, JoinHandle};
 
 use crate::{OpenError, Recovery};
 
-/// Frames of so many bytes go from one thread to the other at a time, and one more...
+/// Bytes of the frames that go from one thread to the other at a time, and one more frame.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// ... and so many times that may wait to be put to use.
+/// Maximum number of such batches that wait to be used.
 const BATCHES_AHEAD: usize = 4;
 
 /// Some frames' records, one frame behind the other.
@@ -48,9 +48,9 @@ impl Batch {
     }
 }
 
-/// Who reads them.
+/// Source of the frames.
 pub(crate) enum Frames {
-    /// Who asks for them.
+    /// The frames are read when they are requested.
     Here(Recovery),
     /// A thread, some of them ahead.
     Ahead(Ahead),
@@ -111,7 +111,7 @@ impl Frames {
         }
     }
 
-    /// Who has read them.
+    /// Ends reading, and returns the recovery.
     pub(crate) fn end(self) -> Recovery {
         match self {
             Self::Here(recovery) => recovery,
@@ -130,7 +130,7 @@ fn read_all(
     batches: &SyncSender<Result<Batch, OpenError>>,
     returned: &Receiver<Batch>,
 ) -> Recovery {
-    // Who asks for no more has seen enough.
+    // A receiver that is gone needs no more frames.
     let _ = read_until_end(&mut recovery, batches, returned);
     recovery
 }

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use crate::Damage;
 
-/// So much is read ahead of the ledger, in bytes.
+/// Bytes of records that are read ahead of the ledger.
 const AHEAD_BYTES: usize = 1 << 20;
-/// So much is copied before the copies have to be durable, in bytes: they are most of what a commit writes that was not
-/// asked for, and what others wait for longer. What is not copied costs no commit anything.
+/// Maximum bytes of copies before they must be durable. Copies are most of the unrequested bytes of a commit, and other
+/// writers wait longer for them. Records that are not copied cost no commit anything.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// A segment that is being cleaned.
@@ -17,7 +17,7 @@ pub(crate) struct Cleaning {
     /// Payloads of frames that were read and not handed out.
     frames: VecDeque<Vec<u8>>,
     frames_bytes: usize,
-    /// What was copied since copies were durable.
+    /// Bytes that were copied since copies were durable.
     piece_bytes: usize,
     /// Nothing is handed out before this group is durable.
     waits_for: Option<u64>,
@@ -31,9 +31,9 @@ pub(crate) struct Cleaning {
 enum Stage {
     #[default]
     Idle,
-    /// Frames are read.
+    /// Frames are being read.
     Reading,
-    /// All are read.
+    /// All frames are read, and some wait to be copied.
     Read,
     /// All are copied, the last one as this group or before it.
     Copied(u64),
@@ -44,7 +44,7 @@ impl Cleaning {
         self.stage == Stage::Idle
     }
 
-    /// Whether there is something for [`next`](Self::next), or for whoever copies to try again.
+    /// Whether there is something for [`next`](Self::next), or a copy to try again.
     pub(crate) fn has_records(&self) -> bool {
         !self.frames.is_empty() || self.stage == Stage::Read || self.is_stalled
     }

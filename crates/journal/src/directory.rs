@@ -1,4 +1,4 @@
-//! A real directory.
+//! A real directory of a file system.
 
 use std::fmt;
 use std::fs::{self, OpenOptions, TryLockError};
@@ -12,9 +12,9 @@ use rustix::io::Errno;
 
 use crate::{File, Storage};
 
-/// Who has the lock on this file is the only process that writes to the directory.
+/// The lock file. Only the process that has locked this file writes to the directory.
 const LOCK: &str = "LOCK";
-/// Of all files that are made.
+/// Permissions of all files that are made.
 const MODE: u32 = 0o600;
 
 /// A directory of a file system. Its files are opened without following links, and only if they are regular files.
@@ -36,7 +36,7 @@ pub enum DirectoryError {
         /// Which, if it has said so.
         pid: Option<u32>,
     },
-    /// What the file system says.
+    /// The error of the file system.
     Io(io::Error),
 }
 
@@ -113,7 +113,7 @@ fn in_file(name: &str, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{name}: {error}"))
 }
 
-/// Against those who write.
+/// Locks the file against processes that write.
 fn lock_shared(mut file: fs::File) -> Result<fs::File, DirectoryError> {
     match file.try_lock_shared() {
         Ok(()) => Ok(file),
@@ -136,7 +136,7 @@ fn lock(path: &Path) -> Result<fs::File, DirectoryError> {
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
-            // Who only reads has not written its number.
+            // A process that only reads has not written its process identifier.
             let is_read = file.try_lock_shared().is_ok();
             return Err(DirectoryError::InUse { pid: if is_read { None } else { pid(&mut file) } });
         }

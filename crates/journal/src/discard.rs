@@ -11,7 +11,7 @@ use crate::meta::Meta;
 use crate::segment::{self, BYTES_LEAST, FIRST_FRAME, PIECE_BYTES, Segment, SegmentHeader, length_for, name};
 use crate::{Damage, Fault, File, OpenError, Storage};
 
-/// What another journal has written is kept under this name in front of its own.
+/// Prefix of the names under which segments of another journal are kept.
 const ASIDE: &str = "foreign-";
 
 /// Makes it possible to read past this damage, as an error has named it, and returns how many bytes of the log are given up
@@ -74,7 +74,7 @@ impl<'a> Repair<'a> {
         self.storage.open(&self.damage.file, false).map_err(|error| self.io(error))
     }
 
-    /// It is missing then. What was put aside before stays.
+    /// Puts the file aside: then it is missing. Files that were put aside before stay.
     fn put_aside(&self) -> Result<u64, OpenError> {
         let file = &self.damage.file;
         let taken = self.storage.list().map_err(OpenError::directory)?;
@@ -172,7 +172,7 @@ impl<'a> Repair<'a> {
         Ok(u64::from(ends_at - begins_at))
     }
 
-    /// Where the frame begins that has the damage in it, and what it says if it is whole: then its records are not.
+    /// Returns the offset of the frame with the damage, and its header if that is whole: then its records are damaged.
     fn frame_with_damage(&self, segment: &Segment) -> Result<(u32, Option<Header>), OpenError> {
         let mut reader = FrameReader::default();
         let mut at = FIRST_FRAME;

@@ -9,16 +9,16 @@ pub enum OpenError {
     Damaged(Damage),
     /// A later version of this program has written it.
     Newer {
-        /// Of its format.
+        /// Version of its format.
         version: u32,
     },
     /// The settings cannot be right.
     Settings(&'static str),
-    /// What the file system says.
+    /// A file system call failed.
     Io {
         /// About which file, or the directory.
         file: String,
-        /// Its words.
+        /// Error of the file system.
         error: io::Error,
     },
 }
@@ -26,31 +26,31 @@ pub enum OpenError {
 /// Something that is not as it was written, although it had been on stable storage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// In which file.
+    /// Name of the file.
     pub file: String,
     /// From here on, in bytes.
     pub offset: u64,
-    /// What is wrong.
+    /// The kind of fault.
     pub fault: Fault,
 }
 
-/// What is wrong with a file.
+/// The kind of fault in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
-    /// It is not what META is, or META is missing while there are records.
+    /// The file is no META file, or META is missing while there are records.
     Meta,
     /// A file is missing, although the numbers of others say that there was one.
     Missing,
     /// More files are missing in front of this one than any accident removes: it does not belong here, or they do not.
     Gap {
-        /// How many.
+        /// Number of missing files.
         missing: u64,
     },
     /// No journal comes to have a segment with this number.
     Number,
     /// There is no record behind the front of the file, nor in any other: there has to be one from the beginning.
     Empty,
-    /// It was written by another journal.
+    /// The file was written by another journal.
     Foreign,
     /// The front of a segment is not right, although there are records in it.
     Header,

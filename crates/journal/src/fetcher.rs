@@ -11,11 +11,11 @@ use crate::segment::name;
 use crate::{Damage, Fault, Log};
 use record::Decoder;
 
-/// So much is read at once where records stand side by side, in bytes.
+/// Number of bytes that are read at once when records stand side by side.
 const WINDOW_BYTES: usize = 64 << 10;
-/// What stands so near is read together, in bytes.
+/// Maximum gap between records that are read together, in bytes.
 const GAP_BYTES: u64 = 4 << 10;
-/// So many are answered together.
+/// Maximum number of records that are answered together.
 const ANSWERS_AT_A_TIME: usize = 256;
 
 /// Reads records of which it is known where they stand.
@@ -25,7 +25,7 @@ pub(crate) struct Fetcher {
     window: Vec<u8>,
 }
 
-/// What is asked of a fetcher on a thread of its own, and what it has answered.
+/// Requests to a fetcher on a thread of its own, and its answers.
 #[derive(Default)]
 pub(crate) struct Desk {
     orders: Mutex<Orders>,
@@ -109,7 +109,7 @@ impl Fetcher {
         Found::Message(body)
     }
 
-    /// What was wanted is not there. Its segment may have been given another number meanwhile.
+    /// Returns the result for a record that is not there. Its segment may have been given another number meanwhile.
     fn fail(&self, wanted: &Wanted, what: &str) -> Found {
         let (number, offset) = place(wanted.address.at.get());
         if self.log.plan().segment(number).is_none() {

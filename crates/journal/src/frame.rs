@@ -8,15 +8,15 @@ use crate::File;
 pub(crate) const PAGE_BYTES: u32 = 4096;
 /// In front of the records of a frame.
 pub(crate) const HEADER_BYTES: u32 = 32;
-/// So much is read at once where frames are read one after the other.
+/// Number of bytes that are read at once when frames are read in order.
 const WINDOW_BYTES: u32 = 256 << 10;
 /// A longer payload is only read into memory after its checksum was found to be right. Nearly all frames are shorter.
 const TRUSTED_BYTES: u32 = 2 << 20;
 
-/// What a frame is.
+/// The content of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// It has whole groups of records.
+    /// The frame has whole groups of records.
     Records = 1,
     /// Nothing follows in this segment.
     End = 2,
@@ -24,8 +24,8 @@ pub(crate) enum Kind {
     Discarded = 3,
 }
 
-/// Where a frame is. It is part of both checksums, so that what an earlier life of the segment has left, or another
-/// journal, is never taken for a frame.
+/// The place of a frame. It is part of both checksums: remains of an earlier use of the segment, or of another journal,
+/// are never mistaken for a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) salt: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Place {
     pub(crate) offset: u32,
 }
 
-/// What stands in front of a frame.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,
@@ -44,14 +44,14 @@ pub(crate) struct Header {
     pub(crate) synced: u32,
 }
 
-/// `bytes` rounded up to whole pages. What is asked for is never longer than a segment.
+/// Returns `bytes` rounded up to whole pages. `bytes` is never longer than a segment.
 pub(crate) fn padded(bytes: u32) -> u32 {
     bytes.next_multiple_of(PAGE_BYTES)
 }
 
 impl Header {
-    /// Writes it and the checksums to the front of `frame`, which has the payload behind the place for it. What is
-    /// discarded has no checksum, and may be left out.
+    /// Writes the header and the checksums to the front of `frame`, which has the payload behind the place for them. A
+    /// discarded payload has no checksum, and may be left out.
     pub(crate) fn seal(self, frame: &mut [u8], place: Place) {
         let (front, payload) = frame.split_at_mut(HEADER_BYTES as usize);
         front[0..4].copy_from_slice(&self.payload_bytes.to_le_bytes());
@@ -73,8 +73,8 @@ impl Header {
         Self { kind: Kind::Records, payload_bytes: 0, oldest, synced: PAGE_BYTES }
     }
 
-    /// What stands at this place, if its checksum is right, the frame ends within the segment, and no segment behind it is
-    /// said to be the oldest; and the checksum of its payload.
+    /// Decodes the header at this place and the checksum of its payload. `None` if the header's checksum is wrong, the
+    /// frame exceeds the segment, or a later segment is named as the oldest.
     fn parse(front: &[u8], place: Place, segment_bytes: u32) -> Option<(Self, u32)> {
         let word = |at: usize| front.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
         if word(28)? != place.header_crc(&front[..28]) {
@@ -92,7 +92,7 @@ impl Header {
         (header.payload_bytes <= room && oldest <= place.segment).then_some((header, word(20)?))
     }
 
-    /// It has no records: it says which segment is the oldest, or that the journal has begun.
+    /// Whether the frame has no records: it says which segment is the oldest, or that the journal has begun.
     pub(crate) fn is_mark(self) -> bool {
         self.kind == Kind::Records && self.payload_bytes == 0
     }
@@ -121,7 +121,7 @@ impl Place {
         crc32c::crc32c_append(self.length_crc(payload.len() as u64), payload)
     }
 
-    /// Of a payload's length: the checksum goes on with its bytes.
+    /// Checksum of a payload's length. The checksum of the payload continues with its bytes.
     fn length_crc(self, payload_bytes: u64) -> u32 {
         crc32c::crc32c_append(self.seed(), &payload_bytes.to_le_bytes())
     }
@@ -131,7 +131,7 @@ impl Place {
 #[derive(Default)]
 pub(crate) struct FrameReader {
     window: Vec<u8>,
-    /// Where the window begins.
+    /// Offset of the window in the segment.
     start: u32,
     /// The length of all payloads whose checksum was wrong though their header's was right, in bytes.
     rejected_bytes: u64,
@@ -202,7 +202,7 @@ impl FrameReader {
         Ok(Header::parse(front, place, segment_bytes).is_some())
     }
 
-    /// So many bytes from `offset` on; fewer where the file ends.
+    /// Returns `count` bytes from `offset` on; fewer at the end of the file.
     fn bytes(&mut self, file: &dyn File, offset: u32, count: u32) -> io::Result<&[u8]> {
         let has = |window: &[u8], start: u32| {
             offset >= start && u64::from(offset) + u64::from(count) <= u64::from(start) + window.len() as u64

@@ -33,7 +33,7 @@ pub struct Journal {
     scratch: Vec<u8>,
     /// For records that are copied.
     old: Decoder,
-    /// Of the group that was appended last: where it is, and how long its first record is.
+    /// Place of the group that was appended last, and length of its first record.
     last: Option<(u64, usize)>,
     turn: Turn,
     fetching: Fetching,
@@ -43,9 +43,9 @@ pub struct Journal {
 /// Messages on their way back from the disk.
 #[derive(Default)]
 struct Fetching {
-    /// What waits for its own record to be written...
+    /// Requests that wait for their own record to be written.
     unwritten: Vec<Wanted>,
-    /// ... or for the end of the turn.
+    /// Requests that wait for the end of the turn.
     wanted: Vec<Wanted>,
     under_way: usize,
     fetched: VecDeque<Fetched>,
@@ -62,7 +62,7 @@ impl std::fmt::Debug for Fetching {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Turn {
     None,
-    /// It is not, so that it takes all of a turn in one frame; it waits if that is set.
+    /// The thread is not woken, so that it takes all of a turn in one frame. It waits if `has_waiter` is set.
     Under {
         has_waiter: bool,
     },
@@ -79,14 +79,14 @@ pub struct Opening {
     error: Option<OpenError>,
 }
 
-/// What is decoded next.
+/// The next record to decode.
 #[derive(Default)]
 struct Place {
-    /// In this frame of the batch...
+    /// Number of the frame in the batch.
     frame: usize,
-    /// ... at this offset.
+    /// Offset in this frame.
     offset: usize,
-    /// It is in a group that has begun before it.
+    /// The record is in a group that has begun before it.
     is_inside: bool,
 }
 
@@ -150,13 +150,13 @@ impl Opening {
         Ok((journal, committer, preparer, report))
     }
 
-    /// What was read; or what was damaged.
+    /// Reads the rest, and returns the report.
     pub(crate) fn into_report(mut self) -> Result<Report, OpenError> {
         self.look_at_rest()?;
         Ok(self.frames.end().report().clone())
     }
 
-    /// What nobody has asked for is at least looked at.
+    /// Reads the records that nobody has requested, to find damage.
     fn look_at_rest(&mut self) -> Result<(), OpenError> {
         self.records().for_each(drop);
         self.error.take().map_or(Ok(()), Err)
@@ -232,14 +232,14 @@ fn decode(
     Ok((Recovered::Whole(Addressed { record, address }), is_last))
 }
 
-/// Of a frame's records, of which the first stands there.
+/// Damage in the records of a frame, the first of which is at `at`.
 fn damage(at: u64, what: String) -> OpenError {
     let (segment, offset) = place(at);
     Damage::at(name(segment), u64::from(offset - HEADER_BYTES), Fault::Record(what)).into()
 }
 
 impl Journal {
-    /// How it is.
+    /// Returns the state of the log.
     #[must_use]
     pub fn status(&self) -> Status {
         self.log.status()
@@ -251,7 +251,7 @@ impl Journal {
         &self.log
     }
 
-    /// What the ledger holds takes so much in the journal, in bytes: see [`Log::set_live_bytes`].
+    /// Sets the size of the ledger's live records, in bytes: see [`Log::set_live_bytes`].
     pub fn set_live_bytes(&self, bytes: u64) {
         self.log.set_live_bytes(bytes);
     }
@@ -273,8 +273,8 @@ impl Journal {
         appended.map(|(appended, _)| appended.lsn)
     }
 
-    /// Hands on what can be read by now. What was not written when writing failed never can: those who wait for it take
-    /// the place of others who can be served.
+    /// Hands on the requests that can be read by now. A record that was not written when writing failed can never be
+    /// read: requests for it take the place of others.
     fn ask(&mut self) {
         // In this order: what is written before it fails is readable.
         let has_failed = self.log.has_failed();
@@ -289,7 +289,7 @@ impl Journal {
     }
 }
 
-/// Of these bytes, which stand there.
+/// Address of a record with these bytes, at `at`.
 fn address_of(at: u64, record: &[u8]) -> Address {
     Address {
         at: NonZeroU64::new(at).expect("segments are counted from 1"),

@@ -1,5 +1,5 @@
-//! The log: groups of bytes in the order in which they are appended. What appends never waits; a [`Committer`] writes what
-//! was appended and a [`Preparer`](crate::Preparer) sees to the space, each when it is asked to.
+//! The log: groups of bytes in the order in which they are appended. Appending never waits. A [`Committer`] writes the
+//! appended groups, and a [`Preparer`](crate::Preparer) provides the space, each when it is asked to.
 //!
 //! [`Committer`]: crate::Committer
 
@@ -16,17 +16,17 @@ use crate::latency::{Latencies, Latency};
 use crate::plan::{Appended, Batch, Occasion, Plan, Waiter, address};
 use crate::{Damage, Settings, Storage};
 
-/// What a group of records is appended for.
+/// The purpose of a group of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// Something has happened.
+    /// An event has happened, such as a publication or a subscription.
     News,
-    /// Somebody comes back for what is kept: taken as long as half of the last space is left, for without it nothing would
-    /// ever get less.
+    /// A client comes back for stored messages. Accepted as long as half of the last space is left: otherwise stored
+    /// messages would never become fewer.
     Return,
     /// Less has to be kept afterwards: the last space is for these and for copies.
     FreesSpace,
-    /// It is kept already, and its old place is to be used again.
+    /// The record is kept already, and its old place is to be used again.
     Copy,
 }
 
@@ -36,13 +36,13 @@ pub enum Urgency {
     /// Until something more urgent comes, or for [`REST_MS`].
     #[default]
     Later,
-    /// It is to be with the operating system as soon as possible.
+    /// As soon as possible with the operating system.
     Written,
-    /// It is to be on stable storage as soon as possible.
+    /// As soon as possible on stable storage.
     Durable,
 }
 
-/// So long what nobody waits for waits at most, in milliseconds.
+/// Maximum delay before a record that no client is waiting for is written, in milliseconds.
 pub const REST_MS: u64 = 10;
 
 /// No packet is longer than this part of the shortest segment.
@@ -73,15 +73,15 @@ pub struct Log {
     has_room: AtomicBool,
     /// The segment that frames are written to now.
     active: AtomicU64,
-    /// What is in front of this address can be read.
+    /// Records before this address can be read.
     readable: AtomicU64,
-    /// What has been written to segments, in bytes.
+    /// Bytes that were written to segments.
     position: AtomicU64,
     /// The bytes of all groups that were appended, and of those that wait in memory no more.
     appended_bytes: AtomicU64,
     done_bytes: AtomicU64,
     live_bytes: AtomicU64,
-    /// The most that anybody waits for, as a number of [`DURABILITIES`], for those who ask.
+    /// The strongest durability that anybody waits for, as an index of [`DURABILITIES`], for readers of the status.
     durability: AtomicUsize,
     pub(crate) preparation: Preparation,
     pub(crate) counters: Counters,
@@ -91,7 +91,7 @@ pub struct Log {
 /// When the [`Preparer`](crate::Preparer) has something to do again. It says so itself, because most commits change
 /// nothing for it and waking a thread costs as much as a commit.
 pub(crate) struct Preparation {
-    /// When so many bytes are written.
+    /// Position at which the preparer has work again, in written bytes.
     pub(crate) at_position: AtomicU64,
     /// When this is durable.
     pub(crate) at_durable: AtomicU64,
@@ -99,7 +99,7 @@ pub(crate) struct Preparation {
     pub(crate) wanted: Condvar,
 }
 
-/// What is counted as it happens.
+/// Counters that change with each event.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) commits: AtomicU64,
@@ -113,7 +113,7 @@ pub(crate) struct Counters {
     pub(crate) fetched: AtomicU64,
 }
 
-/// What is wrong with a journal that is in use.
+/// Problems of a journal in use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trouble {
     /// A write or a sync has failed: nothing is recorded any more.
@@ -135,9 +135,9 @@ pub struct Status {
     pub commits: u64,
     /// Syncs of a segment that frames were written to.
     pub syncs: u64,
-    /// What was written in frames, in bytes, with their headers and what fills their last page.
+    /// Bytes written in frames, with their headers and the padding of their last page.
     pub bytes_written: u64,
-    /// What was appended as copies, in bytes.
+    /// Bytes that were appended as copies.
     pub copied_bytes: u64,
     /// Segments that were made although the others took all that they may: without them nothing would ever be free again.
     pub beyond_limit: u64,
@@ -151,7 +151,7 @@ pub struct Status {
     pub recycled: u64,
     /// Messages that were read again because they waited on disk alone.
     pub fetched: u64,
-    /// What the ledger says is live, in bytes; [`u64::MAX`] before it has said anything.
+    /// Live bytes reported by the ledger; [`u64::MAX`] before the first report.
     pub live_bytes: u64,
     /// Records that were appended and still wait in memory to be written, in bytes.
     pub pending_bytes: u64,
@@ -170,7 +170,7 @@ pub struct Status {
 pub(crate) enum Call {
     /// A write or a sync has failed: said once.
     Failed,
-    /// Somebody waits.
+    /// Somebody waits for a group to be written.
     Urgent,
     /// Nobody waits, but it has rested long enough.
     Rest,
@@ -310,8 +310,9 @@ impl Log {
         room
     }
 
-    /// What the ledger still holds takes so much in the log, in bytes: it decides when old segments are cleaned. Nothing
-    /// is before it is called. What is too low makes work, what is too high takes space.
+    /// Sets the size of the records that the ledger still needs, in bytes. It decides when old segments are cleaned.
+    /// Nothing is cleaned before the first call. A value that is too low causes work, and a value that is too high
+    /// costs space.
     pub fn set_live_bytes(&self, bytes: u64) {
         self.live_bytes.store(bytes, Ordering::Relaxed);
     }
@@ -343,7 +344,7 @@ impl Log {
         plan.appended
     }
 
-    /// How it is.
+    /// Returns the state of the log.
     #[must_use]
     pub fn status(&self) -> Status {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -370,7 +371,7 @@ impl Log {
         }
     }
 
-    /// What somebody should be told.
+    /// Returns the problems that an operator should know.
     #[must_use]
     pub fn trouble(&self) -> Trouble {
         let damage = self.cleaning().damage.as_ref().map(ToString::to_string);
@@ -470,7 +471,7 @@ impl Log {
         self.counters.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A batch with groups of so many bytes is in memory no more.
+    /// Removes a batch with groups of this number of bytes from memory.
     pub(crate) fn note_done(&self, bytes: u64) {
         self.done_bytes.fetch_add(bytes, Ordering::Release);
     }

@@ -11,7 +11,7 @@ pub(crate) const META_NEW: &str = "META.new";
 const MAGIC: &[u8; 8] = b"PONDHAWK";
 const META_BYTES: usize = 28;
 
-/// What META says.
+/// Contents of the META file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Meta {
     pub(crate) salt: u64,

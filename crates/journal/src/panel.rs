@@ -8,13 +8,13 @@ use protocol::{Durability, Instruments};
 
 use crate::{Log, Status};
 
-/// Shows a log.
+/// Instruments of a log.
 pub(crate) struct Panel {
     log: Arc<Log>,
     before: Mutex<Before>,
 }
 
-/// What was shown last, for rates.
+/// The values shown last, for rates.
 struct Before {
     at: Instant,
     groups: u64,
@@ -70,7 +70,7 @@ impl Instruments for Panel {
         say("journal/damaged", u8::from(status.damage.is_some()).to_string());
         say("journal/commit_us/longest", status.latencies.longest_micros.to_string());
         say("journal/commit_us/sum", status.latencies.sum_micros.to_string());
-        // How many took at most so many microseconds.
+        // Number of commits that took at most this number of microseconds.
         let mut upto = 0;
         for (power, count) in status.latencies.counts.iter().enumerate() {
             upto += count;

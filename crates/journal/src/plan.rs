@@ -1,7 +1,7 @@
-//! What is appended and not yet written, and where it will be written.
+//! Groups that are appended and not yet written, and their places in the log.
 //!
-//! A batch has its place as soon as it has its first group, and its place is in a segment whose space is there. So it is
-//! known when a group is appended whether it can be written, and nobody who was told that it can is disappointed.
+//! A batch has its place as soon as it has its first group, and its place is in a segment whose space is there. When a
+//! group is appended, it is therefore known whether it can be written, and a promise to write it is always kept.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const BUFFERS_MAX: usize = 4;
 const MARK_PAGES: u32 = 2;
 /// News are refused when what is live takes this part of the space.
 const LIVE_EIGHTHS: (u64, u64) = (5, 8);
-/// A share of the space beside what copies need: this part of a segment, and so many pages at least.
+/// A share of the space beside the needs of copies: this part of a segment, and at least this number of pages.
 const SHARE_PART: u32 = 16;
 const SHARE_PAGES: u32 = 1;
 
@@ -34,7 +34,7 @@ pub(crate) struct Batch {
     pub(crate) urgency: Urgency,
 }
 
-/// Where a group is.
+/// Position and place of a group.
 pub(crate) struct Appended {
     pub(crate) lsn: Lsn,
     pub(crate) at: u64,
@@ -45,19 +45,19 @@ pub(crate) fn address(segment: u64, offset: u32) -> u64 {
     segment << 32 | u64::from(offset)
 }
 
-/// What [`address`] was made of.
+/// Splits an [`address`] into the segment and the offset.
 pub(crate) fn place(at: u64) -> (u64, u32) {
     let segment = at >> 32;
     (segment, u32::try_from(at - address(segment, 0)).unwrap_or_default())
 }
 
-/// Everything that those who append and those who write and prepare have to agree on.
+/// State that appending, writing and preparing threads share.
 pub(crate) struct Plan {
     /// Batches that take no more groups, in order.
     closed: VecDeque<Batch>,
     /// The one behind them.
     open: Option<Batch>,
-    /// Where the next batch goes.
+    /// Segment of the next batch.
     pub(crate) segment: Arc<Segment>,
     offset: u32,
     /// Segments whose space is reserved, in order. They are behind `segment`, and the last but one is for news only as
@@ -75,11 +75,11 @@ pub(crate) struct Plan {
     pub(crate) appended: u64,
     /// The longest copy that no segment had a place for, because they were longer once; 0 if there is none.
     pub(crate) copy_bytes: usize,
-    /// Of all that is pending.
+    /// Urgency of all pending groups.
     pub(crate) urgency: Urgency,
     pub(crate) waiter: Waiter,
     pub(crate) no_space: Option<String>,
-    /// What all segments together can take, in bytes, with what was free on the disk when that was looked at last.
+    /// Maximum size of all segments together, in bytes, including the free space of the disk at the last check.
     pub(crate) limit_bytes: u64,
     /// There is space for few more segments, or for none.
     pub(crate) is_near_limit: bool,
@@ -91,7 +91,7 @@ pub(crate) struct Plan {
     pub(crate) is_lost: bool,
     /// Bytes of the oldest segment that were copied since its cleaning began.
     pub(crate) copied_bytes: u64,
-    /// What the ledger said last that is live, in bytes.
+    /// Live bytes in the last report of the ledger.
     pub(crate) live_bytes: u64,
     pub(crate) failure: Option<String>,
     held: Held,
@@ -108,7 +108,7 @@ struct Held {
     urgency: Urgency,
 }
 
-/// So many bytes of them.
+/// Maximum bytes of such groups.
 const HELD_BYTES_MAX: usize = 1 << 20;
 
 /// A group that is to be appended.
@@ -122,15 +122,16 @@ struct Want {
 /// On what occasion a group gets its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Occasion {
-    /// It has just come.
+    /// The group has just come.
     Append,
-    /// It was held, and there may be space again.
+    /// The group was held, and there may be space again.
     Space,
-    /// It was held, and the oldest segment does not come back before it is written: copies come behind it, or are done.
+    /// The group was held, and the oldest segment does not come back before it is written: copies come behind it, or
+    /// are done.
     Copies,
 }
 
-/// What the thread that commits waits for.
+/// The groups that the committing thread waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiter {
     Nobody,
@@ -290,7 +291,8 @@ impl Plan {
         })
     }
 
-    /// Whether copies still find what they need when so much more of the space is used. A group that shares a page costs nothing.
+    /// Whether copies still find the space that they need when this number of further bytes is used. A group that
+    /// shares a page costs nothing.
     fn leaves_reserve(&self, used_bytes: u64, want: Want) -> bool {
         let kept_shares = match (want.purpose, want.occasion) {
             (Purpose::Copy, _) => return true,
@@ -312,8 +314,8 @@ impl Plan {
             || copies_go_on()
     }
 
-    /// Whether the copies of the oldest segment will probably fit into so much, in bytes: as much of it is taken to be live as
-    /// of all.
+    /// Whether the copies of the oldest segment will probably fit into this number of bytes. The same part of the
+    /// oldest segment is assumed to be live as of all segments.
     pub(crate) fn copies_fit(&self, room_bytes: u64) -> bool {
         let oldest_bytes = self.sealed.front().map_or(0, |oldest| u128::from(oldest.bytes));
         let sealed_bytes = self.log_bytes - u64::from(self.segment.bytes);
@@ -353,9 +355,10 @@ impl Plan {
         self.is_near_limit && self.room_for_copies() < wanted_bytes
     }
 
-    /// So much of the segment is kept from these. When there is only one more and no space for another, news leave half, so
-    /// that the oldest can be copied whatever is in it. In the very last one some pages are for frames that say that an old
-    /// segment is not needed any more: they have no records, and without them there would never be space again.
+    /// Returns the bytes of the segment that are not available for this purpose. When only one more segment is left and
+    /// there is no space for another, news leave half of it, so that the oldest segment can be copied whatever its
+    /// content. In the very last segment some pages are reserved for frames without records, which say that an old
+    /// segment is not needed any more. Without these frames there would never be space again.
     fn kept(&self, group_bytes: usize, purpose: Purpose) -> u32 {
         let is_last = self.spares.is_empty() && group_bytes > 0;
         match purpose {
@@ -366,16 +369,16 @@ impl Plan {
         }
     }
 
-    /// News leave as much as copies of the oldest segment may take, with the spares, and half of this one: that much is for
-    /// what frees space, and for what is left over at the end of a segment because the next copy is too long for it.
+    /// News leave as much as copies of the oldest segment may take, with the spares, and half of this segment. The half
+    /// is for records that free space, and for the gap at the end of a segment when the next copy is too long for it.
     fn kept_from_news(&self) -> u32 {
         let room: u64 = self.spares.iter().map(|spare| u64::from(spare.room())).sum();
         let kept = (self.reserve_bytes() + u64::from(self.segment.bytes / 2)).saturating_sub(room);
         u32::try_from(kept).unwrap_or(u32::MAX)
     }
 
-    /// Whether so much is live that nothing is to be added to it. What frees space needs space itself, a page at a time, and
-    /// gets it for ever from cleaning only if enough of the log is not live.
+    /// Whether the live bytes leave no room for additions. Records that free space need space themselves, a page at a
+    /// time, and get it for ever from cleaning only if enough of the log is not live.
     pub(crate) fn is_full(&self, settings: &Settings) -> bool {
         let most = settings.disk_bytes_max.min(self.limit_bytes);
         // Before the ledger has said what is live nothing is known.
@@ -418,7 +421,7 @@ impl Plan {
         self.offset + self.open.as_ref().map_or(0, Batch::frame_bytes)
     }
 
-    /// What copies may take of the segment that is written to and of the spares, in bytes.
+    /// Returns the bytes available to copies in the current segment and the spares.
     pub(crate) fn room_for_copies(&self) -> u64 {
         let offset = self.next_offset();
         let here = self.segment.room_ends().saturating_sub(offset);
@@ -524,7 +527,7 @@ impl Plan {
         self.closed.front().or(self.open.as_ref())
     }
 
-    /// Somebody waits for all that is pending; whether there is anything.
+    /// Marks all pending groups as waited for. Returns whether there are any.
     pub(crate) fn hurry(&mut self) -> bool {
         let Some(last) = self.open.as_mut().or_else(|| self.closed.back_mut()) else { return false };
         last.urgency = Urgency::Durable;
@@ -557,7 +560,7 @@ impl Plan {
         self.segment.number >= segment
     }
 
-    /// Where the batch goes that is filled now.
+    /// Returns the offset of the batch that is filled now.
     pub(crate) fn offset(&self) -> u32 {
         self.offset
     }
@@ -586,7 +589,7 @@ impl Batch {
     }
 }
 
-/// Bytes of the pages of a batch that is so long.
+/// Bytes of the pages of a batch of this length.
 fn pages(batch_bytes: usize) -> u32 {
     padded(u32::try_from(batch_bytes).expect("a group fits into a segment"))
 }

@@ -8,13 +8,13 @@
 //!
 //! - News begin another segment only if the spares behind it have room for the copies of the oldest one: for all of it, or
 //!   for all that is live, whichever is less. Near the limit they leave this room and half a segment.
-//! - Groups that free space, and clients that come back, leave this room too, and some pages ([`Room`](ledger::Room)). When these are used
-//!   up, whoever appends waits, and the oldest segment is cleaned whatever it costs. Groups that come all the same are held in memory
-//!   and written with the next copies, in the same pages.
+//! - Groups that free space, and clients that come back, leave this room too, and some pages ([`Room`](ledger::Room)).
+//!   When these are used up, whoever appends waits, and the oldest segment is cleaned whatever it costs. Groups that
+//!   come all the same are held in memory and written with the next copies, in the same pages.
 //! - A step takes at most about as much as the segment gives back, which is ready again before the next step.
 //! - News are refused when 5/8 of the limit are live. A round gives back 3/8 of the limit at least, less the reserve.
-//! - Segments are at most 1/16 of the limit long, unless the shortest are longer: what is in the reserve, or lost at the end
-//!   of a segment because the next record is too long for it, is a small part of the limit.
+//! - Segments are at most 1/16 of the limit long, unless the shortest are longer. The reserve is then a small part of the
+//!   limit. So is the space that is lost at the end of a segment because the next record is too long for it.
 //!
 //! # Why the journal does not fail while the disk has space
 //! It fails for want of space only when what frees space cannot be held any longer, or nothing can give it a place. While
@@ -24,23 +24,24 @@
 //! - A copy finds no place: records do not go into segments without gaps, a copy may be longer than what was copied, or a
 //!   restart has interrupted other copies. Then [`is_last_resort`](Preparer::is_last_resort) allows a segment beyond the
 //!   limit, long enough for the rest.
-//! - Groups are held, and no copy follows that would find no place: nothing of the segment is needed, or its next piece is copied
-//!   when the last one is durable, and what is held with it. Then a segment beyond the limit is allowed as well, whether there is
-//!   a spare or not ([`waits_for_held`](Preparer::waits_for_held)).
+//! - Groups are held, and no copy follows that would find no place: nothing of the segment is needed, or its next piece
+//!   is copied when the last one is durable, and what is held with it. Then a segment beyond the limit is allowed as
+//!   well, whether there is a spare or not ([`waits_for_held`](Preparer::waits_for_held)).
 //! - Groups are held, and less than the reserve is left, because the limit was lowered or the disk is full. Copies come behind
 //!   what is held, so they would wait for ever. What is held therefore gets a place if the copies will probably fit all the
 //!   same ([`Plan::copies_fit`](crate::plan::Plan::copies_fit)), as they had to when the cleaning began.
-//! - Nothing can be cleaned: all of it was copied since the last news, or the reserve is gone, which an older version has
-//!   used up. Then a segment beyond the limit is allowed too. It is filled with ends of something, which are never copied: so the
-//!   round after that gives at least as much back.
+//! - Nothing can be cleaned: all of it was copied since the last news, or the reserve is gone, which an older version
+//!   has used up. Then a segment beyond the limit is allowed too. It is filled with ends of something, which are never
+//!   copied: so the round after that gives at least as much back.
 //! - The ledger does not copy yet, because sessions of the last process are not settled. It settles them first
 //!   ([`Turnover`](ledger::Turnover)), a piece at a time, and each piece is smaller than what may be held.
 //! - An old segment is damaged, or the file system gives no space. Then the disk has failed.
 //!
 //! # Why three segments beyond the limit are enough
-//! A segment beyond the limit is made only when nothing else gives space, and it is given back when there is enough without
-//! it. Until then no news are taken: only copies, records that free space, and clients that come back are appended. The
-//! live records do not grow, but for the wills of clients that come back. Each of the following needs at most one segment ([`SEGMENTS_BEYOND_LIMIT`]):
+//! A segment beyond the limit is made only when nothing else gives space, and it is given back when there is enough
+//! without it. Until then no news are taken: only copies, records that free space, and clients that come back are
+//! appended. The live records do not grow, but for the wills of clients that come back. Each of the following needs at
+//! most one segment ([`SEGMENTS_BEYOND_LIMIT`]):
 //!
 //! - **Copies.** The copies of one segment begin at most one other segment of the same length. When one of them does not fit
 //!   into the segment that is written to, all that are left fit into the next: they had one segment together before. The
@@ -71,12 +72,13 @@ use crate::plan::{Occasion, Plan};
 use crate::segment::{BYTES_MOST, FIRST_FRAME, Filling, Segment, name, room_of};
 use crate::{Damage, Fault, Log, Purpose, Urgency};
 
-/// So many segments are ready beside the one that is written to: one for news, and the last for copies and for what frees
-/// space.
+/// Number of segments that are ready beside the one that is written to: one for news, and the last for copies and for
+/// records that free space.
 const SPARES: usize = 2;
-/// So many segments more than twice what is live are left alone, because most of what is in them will be over soon.
+/// Number of segments more than twice the live bytes that are not cleaned, because most of their records will be over
+/// soon.
 const SLACK_SEGMENTS: u64 = 6;
-/// The same while little is committed. What is left alone then stays for a long time, and copies are no hurry.
+/// The same while little is committed. Records then stay for a long time, and copies are not urgent.
 const SLACK_SEGMENTS_SLOW: u64 = 2;
 
 /// With space for fewer segments than this, old ones are cleaned before it is used.
@@ -93,13 +95,13 @@ pub struct Preparer {
     log: Arc<Log>,
     /// The number after the last segment.
     next_number: u64,
-    /// All segments together.
+    /// Bytes of all segments together.
     disk_bytes: u64,
-    /// So much was given back while they took more than they may, in bytes: new ones may take as much again, so that the
-    /// log can be copied into shorter ones and never grows.
+    /// Bytes that were given back while all segments took more than they may. New segments may take as many bytes
+    /// again: the log can be copied into shorter ones, and never grows.
     given_back: u64,
-    /// The most that all segments may take without the last resort, in bytes: the limit; or what the log takes, as long as it is
-    /// shrinking because an operator has lowered the limit.
+    /// The most that all segments may take without the last resort, in bytes: the limit; or what the log takes, as long
+    /// as it is shrinking because an operator has lowered the limit.
     allowed_bytes: u64,
     /// The least that all segments took since the start, in bytes. The last resort of this process counts from there, however
     /// much another process has left: the limit may have been lowered by as much.
@@ -130,7 +132,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// The pace after a wait. `is_late`: nothing was to be prepared for so long that the wait ended; `has_news`: something was
+    /// The pace after a wait. `is_late`: there was nothing to prepare until the wait ended. `has_news`: something was
     /// committed besides copies.
     ///
     /// Copies are written too, so an idle disk stays idle until there is news. A slow one cleans one segment after each
@@ -316,7 +318,7 @@ impl Preparer {
         true
     }
 
-    /// What could not be filled is no spare; if something was to be written to it already, that is lost.
+    /// A segment that could not be filled is no spare. If a batch was to be written to it already, the batch is lost.
     fn give_up_filling(&mut self, filling: &Filling, error: &io::Error) {
         let Filling { segment, is_reserved, .. } = filling;
         let may_go_on = self.may_go_on();
@@ -338,8 +340,8 @@ impl Preparer {
         self.filling.back().is_none_or(|last| last.is_reserved)
     }
 
-    /// Where what is written comes faster than segments are filled, it waits for them; it is not refused as long as there is
-    /// space.
+    /// Reserves another segment if batches come faster than segments are filled. Batches wait for the segments, and are
+    /// not refused as long as there is space.
     fn reserve_more(&mut self) -> bool {
         !self.filling.is_empty() && self.begin_spare()
     }
@@ -408,7 +410,7 @@ impl Preparer {
         Filling::begin(&*self.log.storage, self.next_number, bytes)
     }
 
-    /// The length of a segment after which nothing more is lacking, when another would be so long.
+    /// Returns the length of a segment after which no space is lacking, if the next one would have the length `wanted`.
     fn bytes_lacking(&self, wanted: u32) -> u32 {
         let lacking = self.log.plan().lacking_bytes();
         let mut bytes = wanted;
@@ -418,7 +420,7 @@ impl Preparer {
         bytes
     }
 
-    /// What new segments may take, in bytes.
+    /// Returns the bytes that new segments may take.
     fn room(&self) -> io::Result<u64> {
         let allowed = self.log.settings.disk_bytes_max.saturating_sub(self.disk_bytes);
         Ok(self.free_bytes()?.min(allowed.max(self.given_back)))
@@ -525,7 +527,7 @@ impl Preparer {
                 self.reading = None;
             }
             Err(damage) => {
-                // What is in memory is right. It is the next start that will find it.
+                // The records in memory are right. The next start will find the damage.
                 cleaning.give_up(damage);
                 self.reading = None;
             }

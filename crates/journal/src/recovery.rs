@@ -16,15 +16,15 @@ pub struct Recovery {
     /// None in a directory without a journal.
     pub(crate) meta: Option<Meta>,
     pub(crate) files: Vec<LogFile>,
-    /// Which of the files is read, and where.
+    /// The file that is read, and the offset in it.
     pub(crate) index: usize,
     pub(crate) offset: u32,
     reader: FrameReader,
-    /// What the last frame said, in which of the files and where.
+    /// Header of the last frame, its file, and its offset.
     pub(crate) last: Option<(Header, usize, u32)>,
     pub(crate) groups_end: Option<Tail>,
     pub(crate) report: Report,
-    /// What spares took that were removed because the log takes more than it may, in bytes.
+    /// Bytes of spares that were removed because the log takes more than it may.
     pub(crate) given_back: u64,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct LogFile {
     pub(crate) is_begun: bool,
 }
 
-/// Where the log ends.
+/// The end of the log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tail {
     /// Behind the end are frames that are whole: a loss of power has taken what was in front of them, as nobody had
@@ -43,12 +43,12 @@ pub(crate) struct Tail {
     pub(crate) has_leftover: bool,
 }
 
-/// What was found in a directory.
+/// The state of a directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Segments with frames.
+    /// Number of segments with frames.
     pub segments: u64,
-    /// Frames with records.
+    /// Number of frames with records.
     pub frames: u64,
     /// Their records, in bytes.
     pub bytes: u64,
@@ -64,13 +64,13 @@ pub struct Report {
 /// A log that goes on: who appends, who writes, who prepares.
 #[derive(Debug)]
 pub struct Parts {
-    /// To append to.
+    /// The log, for appending groups.
     pub log: Arc<Log>,
     /// Writes what was appended.
     pub committer: Committer,
     /// Sees to the space.
     pub preparer: Preparer,
-    /// What was found.
+    /// The findings in the directory.
     pub report: Report,
 }
 
@@ -258,7 +258,7 @@ impl Recovery {
         self.last.map(|(header, ..)| header.oldest)
     }
 
-    /// What was found until now.
+    /// Returns the findings up to now.
     #[must_use]
     pub fn report(&self) -> &Report {
         &self.report

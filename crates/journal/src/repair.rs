@@ -22,7 +22,7 @@ pub fn discard_damaged(storage: &Arc<dyn Storage>) -> Result<Vec<Damage>, OpenEr
     loop {
         match check(storage.clone()) {
             Ok(_) => return Ok(discarded),
-            // What is still damaged after it was repaired cannot be repaired.
+            // Damage that is still there after a repair cannot be repaired.
             Err(OpenError::Damaged(damage)) if !discarded.contains(&damage) => {
                 discard(&**storage, &damage)?;
                 discarded.push(damage);

@@ -12,7 +12,7 @@ use crate::recovery::{LogFile, Tail};
 use crate::segment::{self, FIRST_FRAME, Segment, name};
 use crate::{Committer, Log, OpenError, Parts, Preparer, Recovery, Settings};
 
-/// Where it goes on.
+/// The place at which the log continues.
 struct Resumed {
     salt: u64,
     /// Segments with records in front of it.
@@ -48,7 +48,8 @@ impl Recovery {
         Ok(Parts { log, committer, preparer, report: self.report })
     }
 
-    /// Everything on stable storage, the last segment ended, and the next one chosen. What is left in `files` are spares.
+    /// Puts everything on stable storage, ends the last segment, and chooses the next one. The files that stay in
+    /// `files` are spares.
     fn go_on(&mut self, meta: Meta, tail: Tail, settings: &Settings) -> Result<Resumed, OpenError> {
         let _ = self.storage.remove(META_NEW);
         // META may have got its name just before the last process ended.
@@ -89,8 +90,9 @@ impl Recovery {
         Ok(has_two || tail.has_leftover)
     }
 
-    /// What was being made when the process ended, or is too short by now for the longest group, or too long where the log takes
-    /// more than it may, behind the segment that is written to: from the last one on, so that the numbers never have a gap.
+    /// Removes segments behind the one that is written to: those that were being made when the process ended, and those
+    /// that are too short by now for the longest group. If the log takes more than it may, segments that are too long
+    /// are removed too. The last segment is removed first, so that the numbers never have a gap.
     fn remove_unfinished(&mut self, settings: &Settings) -> Result<(), OpenError> {
         let longest = match self.files_bytes() > settings.disk_bytes_max {
             true => settings.segment_bytes(u64::MAX),
@@ -108,10 +110,10 @@ impl Recovery {
         Ok(())
     }
 
-    /// What the last frames wrote may be in memory only, and a sync that failed before may have made the operating system
-    /// believe that it is on the disk: it is written once more, so that it is there after the next sync. That is in the
-    /// segment of the last frame, which is the one before this if that frame has ended it. The same goes for the headers of
-    /// this one and of the spares behind it.
+    /// Writes the frames of the last sync again, so that they are on the disk after the next sync. They may be in
+    /// memory only: a sync that failed before may have made the operating system believe that they are on the disk. The
+    /// frames are in the segment of the last frame, which is the one before this if that frame has ended it. The
+    /// headers of this segment and of the spares behind it are written again for the same reason.
     fn write_again(&self, meta: Meta) -> Result<(), OpenError> {
         if let Some((header, index, offset)) = self.last {
             let segment = &self.files[index].segment;

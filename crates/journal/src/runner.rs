@@ -12,8 +12,8 @@ use crate::fetcher::{Desk, Fetcher};
 use crate::log::Call;
 use crate::{Committer, Log, Pace, Preparer};
 
-/// When nothing has happened for so long, nobody else uses the disk much. It is also tried again then whether there is
-/// space.
+/// When nothing has happened for this long, nobody else uses the disk much. It is also checked then whether there is
+/// space again.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// Tells the thread that appends that there is progress, that space has come back, or that there are old records to copy.
@@ -116,12 +116,13 @@ fn is_more(room: Room, before: Room) -> bool {
     room != before && (room == Room::Enough || before == Room::None)
 }
 
-/// It goes on when the log is closed as long as something waits to be written to a segment that is not ready.
+/// Whether the thread ends. After the log is closed it goes on as long as a group waits to be written to a segment that
+/// is not ready.
 fn is_finished(log: &Log, is_closed: &AtomicBool) -> bool {
     is_closed.load(Ordering::Acquire) && (log.has_failed() || !log.has_pending())
 }
 
-/// Waits until there is something to prepare; whether it was for so long that the disk is idle.
+/// Waits until there is something to prepare. Returns whether the wait was so long that the disk is idle.
 fn wait(log: &Log) -> bool {
     if log.durable() >= log.preparation.at_durable.load(Ordering::SeqCst) {
         log.preparation.at_durable.store(u64::MAX, Ordering::SeqCst);

@@ -27,13 +27,13 @@ pub(crate) struct Segment {
     pub(crate) number: u64,
     pub(crate) bytes: u32,
     pub(crate) file: Arc<dyn File>,
-    /// It is full of zeros, or of what it had before, and its own header.
+    /// The file is full of zeros, or of its earlier contents, and has its own header.
     is_ready: AtomicBool,
     /// Bytes that frames have taken, or may have taken while that is not known.
     used_bytes: AtomicU32,
 }
 
-/// What stands at the front of a segment.
+/// The header of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
     pub(crate) number: u64,
@@ -74,7 +74,7 @@ impl Segment {
         self.bytes - PAGE_BYTES
     }
 
-    /// What frames may take of all of it.
+    /// Returns the bytes available to frames in the whole segment.
     pub(crate) fn room(&self) -> u32 {
         room_of(self.bytes)
     }
@@ -123,7 +123,7 @@ impl SegmentHeader {
         (is_ours && is_whole && is_length(header.bytes)).then_some(header)
     }
 
-    /// What stands at the front of this file.
+    /// Reads the header of a segment from this file.
     pub(crate) fn read(file: &dyn File) -> io::Result<Option<Self>> {
         let mut front = [0; 64];
         let read = file.read_at(0, &mut front)?;
@@ -131,7 +131,7 @@ impl SegmentHeader {
     }
 }
 
-/// Whether a segment can be so long.
+/// Whether a segment can have this length.
 pub(crate) fn is_length(bytes: u32) -> bool {
     bytes.is_multiple_of(PAGE_BYTES) && (BYTES_LEAST..=BYTES_MOST).contains(&bytes)
 }
@@ -177,7 +177,7 @@ pub(crate) struct Filling {
     pub(crate) filled: u32,
 }
 
-/// So much is filled and synced at a time.
+/// Number of bytes that are filled and synced at a time.
 pub(crate) const PIECE_BYTES: u32 = 1 << 20;
 
 /// Written again and again.

@@ -1,4 +1,4 @@
-//! What an operator may choose.
+//! Settings that an operator may choose.
 
 use protocol::Durability;
 
@@ -8,11 +8,11 @@ use crate::segment::{self, BYTES_MOST, FIRST_FRAME};
 
 /// A frame is not begun larger than this: reading it back takes that much memory.
 const FRAME_BYTES_MAX: u32 = 1 << 20;
-/// Segments do not double when fewer than so many of the doubled length would fit into the limit: what cannot be used
-/// because it is in one segment with what is needed, or is kept for copies, is a small part of the limit.
+/// Segments do not double if fewer than this number of the doubled length would fit into the limit. Space that cannot
+/// be used, because it shares a segment with needed records or is kept for copies, then is a small part of the limit.
 const SEGMENTS_LEAST: u64 = 16;
 
-/// What an operator may choose. Each of these can be changed from one start to the next.
+/// Settings that an operator may choose. Each of them can change from one start to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// The length of a segment while there are few, in bytes: whole pages of 4 KiB, at least 64 KiB. A group of records
@@ -20,9 +20,9 @@ pub struct Settings {
     pub segment_bytes_min: u32,
     /// The length of a segment when there are many, in bytes.
     pub segment_bytes_max: u32,
-    /// So much all segments may take, in bytes.
+    /// Maximum bytes of all segments together.
     pub disk_bytes_max: u64,
-    /// So much of the file system is left to others, in bytes.
+    /// Bytes of the file system that are left to others.
     pub free_bytes_min: u64,
     /// The most that anybody waits for: a weaker one than [`Fsync`](Durability::Fsync) saves the disk work.
     pub durability: Durability,
@@ -48,8 +48,8 @@ impl Settings {
         self.segment_bytes_min - self.segment_bytes_min / 8 - FIRST_FRAME - PAGE_BYTES - HEADER_BYTES
     }
 
-    /// The length of the next segment, when all are so long together, and the longest copy that had no place was so long: an
-    /// operator may have lowered the least length since that was written.
+    /// Returns the length of the next segment, for a log of this length, and for a longest copy of this length that had
+    /// no place. An operator may have lowered the minimum length since the copied record was written.
     pub(crate) fn segment_bytes_for(&self, log_bytes: u64, copy_bytes: usize) -> u32 {
         let pages = usize::try_from(FIRST_FRAME + PAGE_BYTES + HEADER_BYTES).expect("a few");
         let mut bytes = self.segment_bytes(log_bytes);
@@ -59,12 +59,12 @@ impl Settings {
         bytes
     }
 
-    /// A frame that has so much takes no more groups.
+    /// A frame of this length takes no more groups.
     pub(crate) fn frame_bytes_max(&self) -> usize {
         (self.segment_bytes_min / 8).min(FRAME_BYTES_MAX) as usize
     }
 
-    /// The length of the next segment, when all are so long together.
+    /// Returns the length of the next segment, for a log of this length.
     pub(crate) fn segment_bytes(&self, log_bytes: u64) -> u32 {
         let mut bytes = self.segment_bytes_min;
         let may_double = |bytes: u32| {
@@ -77,7 +77,7 @@ impl Settings {
         bytes.min(self.segment_bytes_max)
     }
 
-    /// The length of a segment that would be so long, where there is only so much space; none if that is too little.
+    /// Returns the length of a segment of at most `bytes` that fits into `room`; `None` if the room is too small.
     pub(crate) fn segment_bytes_within(&self, bytes: u32, room: u64) -> Option<u32> {
         let mut bytes = bytes;
         while u64::from(bytes) > room && bytes > self.segment_bytes_min {

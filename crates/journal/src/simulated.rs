@@ -7,25 +7,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{File, Storage};
 
-/// What a disk writes whole or not at all, in bytes.
+/// Number of bytes that a disk writes whole or not at all.
 const SECTOR_BYTES: usize = 512;
 
 /// A directory in memory. Its clones are the same directory.
 #[derive(Clone)]
 pub struct Simulated {
     disk: Arc<Mutex<Disk>>,
-    /// The process that has it open. What earlier ones still try fails.
+    /// The process that has it open. Operations of earlier processes fail.
     process: u64,
 }
 
-/// What becomes of one operation.
+/// The failure of one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// It fails, and nobody knows what of it was done; the next ones succeed.
+    /// The operation fails, and it is unknown how much of it was done; the next ones succeed.
     Io,
     /// There was no space for it; the next ones succeed.
     Full,
-    /// It and all that follow fail: the process has ended here.
+    /// The operation and all that follow fail: the process has ended here.
     End,
 }
 
@@ -34,7 +34,7 @@ struct Disk {
     random: u64,
     files: Vec<Contents>,
     names: BTreeMap<String, usize>,
-    /// What the names were at the last sync, and after each change since then.
+    /// The names at the last sync, and after each change since then.
     earlier_names: Vec<BTreeMap<String, usize>>,
     capacity: u64,
     /// Writes, syncs and changes of names that were tried.
@@ -47,11 +47,11 @@ struct Disk {
 
 #[derive(Default, Clone)]
 struct Contents {
-    /// What is read.
+    /// Bytes as they are read.
     bytes: Vec<u8>,
-    /// What was on the disk at the last sync.
+    /// Bytes on the disk after the last sync.
     durable: Vec<u8>,
-    /// What was written since then, and where.
+    /// Offsets and bytes of the writes since then.
     writes: Vec<(usize, Vec<u8>)>,
 }
 
@@ -115,13 +115,13 @@ impl Simulated {
         self.after_kill()
     }
 
-    /// Makes the operation that comes after so many others fail.
+    /// Makes an operation fail: the one after this number of others.
     pub fn fail_after(&self, operations: u64, failure: Failure) {
         let mut disk = self.disk();
         disk.failure = Some((disk.operations + operations, failure));
     }
 
-    /// What was to fail, and has not yet, does not.
+    /// Cancels a failure that has not happened yet.
     pub fn fail_no_more(&self) {
         self.disk().failure = None;
     }
@@ -136,7 +136,7 @@ impl Simulated {
         self.disk().never_reserves = true;
     }
 
-    /// All files together may take so much, in bytes.
+    /// Sets the maximum bytes of all files together.
     pub fn set_capacity(&self, bytes: u64) {
         self.disk().capacity = bytes;
     }
@@ -147,7 +147,7 @@ impl Simulated {
         self.disk().operations
     }
 
-    /// What all files take, in bytes.
+    /// Returns the bytes of all files.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
         self.disk().used_bytes()
@@ -311,7 +311,8 @@ impl File for SimulatedFile {
             }
             Err((mut disk, error)) => {
                 if disk.process == self.of.process && error.to_string().contains("disk") {
-                    // What it did not write is taken for written from now on: the next sync does not write it either.
+                    // The bytes that were not written count as written from now on: the next sync does not write them
+                    // either.
                     let mut contents = std::mem::take(&mut disk.files[self.id]);
                     let seen = contents.bytes.clone();
                     contents.lose_power(|| disk.below(2) == 0);
@@ -368,7 +369,7 @@ impl Contents {
         self.writes.push((offset, bytes.to_vec()));
     }
 
-    /// What was written since the last sync that did not fail is on the disk. What one that failed has left out is not.
+    /// Puts the writes since the last successful sync on the disk. Writes that a failed sync has omitted are lost.
     fn sync(&mut self) {
         for (offset, bytes) in std::mem::take(&mut self.writes) {
             put(&mut self.durable, offset, &bytes);

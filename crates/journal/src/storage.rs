@@ -1,4 +1,4 @@
-//! What the journal needs of a file system, so that a simulated one can stand in for it.
+//! File system operations of the journal, as traits that a simulated file system can implement.
 
 use std::io;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ pub trait Storage: Send + Sync {
     /// [`NotFound`](io::ErrorKind::NotFound) if there is none, and whatever the file system says.
     fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn File>>;
 
-    /// Gives a file another name. What had that name before is gone. Survives a loss of power after [`sync`](Self::sync).
+    /// Renames a file. A file that had the new name before is gone. Survives a loss of power after
+    /// [`sync`](Self::sync).
     ///
     /// # Errors
     /// There is no such file, and whatever the file system says.
@@ -75,8 +76,8 @@ pub trait File: Send + Sync {
     /// Nobody knows what of it will survive, now or later: see `docs/JOURNAL.md`, "Failures".
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Makes the file so long, and reserves the space for it, so that writing there cannot find the disk full. `false` if
-    /// this file system cannot reserve.
+    /// Makes the file this long, and reserves the space for it, so that writing there cannot find the disk full.
+    /// `false` if this file system cannot reserve.
     ///
     /// # Errors
     /// [`StorageFull`](io::ErrorKind::StorageFull) if there is no space, and whatever the file system says.

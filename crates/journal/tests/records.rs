@@ -110,7 +110,7 @@ fn what_is_durable_is_there_when_the_directory_is_opened_again() {
     assert_eq!(finished, 3, "what was committed is written before the journal is gone");
 }
 
-/// What a second thread has read is the same, and ends the same way.
+/// Records that a second thread has read are the same, and end the same way.
 #[test]
 fn a_journal_is_read_ahead() {
     let disk = Simulated::new(3);
@@ -178,7 +178,7 @@ fn segments_are_used_again_while_threads_write_them() {
     assert!(status.log_bytes <= 16 << 20 && status.damage.is_none(), "{status:?}");
 }
 
-/// Damages a disk.
+/// A change that damages a disk.
 type Damage = Box<dyn Fn(&Simulated)>;
 
 /// A journal with messages in several segments and frames of five.

@@ -1,4 +1,4 @@
-//! What clients say of the exchanges that are open, in both directions (MQTT 5.0, 4.3).
+//! Answers of clients in open exchanges, in both directions (MQTT 5.0, 4.3).
 
 use base::{Now, Place, QueueId, ShardId, Ticket};
 use wire::{PacketId, Qos, ReasonCode};

@@ -4,7 +4,7 @@
 use std::collections::{VecDeque, vec_deque};
 use std::mem;
 
-/// So many stand in one block: 2 KiB of messages.
+/// Number of entries in one block: 2 KiB of messages.
 const BLOCK: usize = 32;
 
 /// First in, first out, with a number for each place, counted from the first.
@@ -116,7 +116,7 @@ impl<T> Blocks<T> {
         }
     }
 
-    /// Without the last ones, so that at most so many are left.
+    /// Removes the last entries, so that at most this number are left.
     pub(crate) fn truncate(&mut self, len: usize) {
         let behind = len.saturating_sub(self.first.len());
         self.first.truncate(len);

@@ -25,23 +25,24 @@ use crate::record::MessageId;
 use crate::session::credit_bytes;
 use crate::{Address, Effects, Ledger, RETRY_MS};
 
-/// So far ahead of its reader a queue is read; and what comes so near to a reader who is there stays in memory...
+/// Number of messages that a queue is read ahead of its reader. A message this close to a connected reader stays in
+/// memory.
 const MESSAGES_AHEAD: usize = 64;
-/// ... or so many bytes, and one message.
+/// Number of bytes that a queue is read ahead of its reader, plus one message.
 const BYTES_AHEAD: usize = 64 << 10;
-/// So much is on its way from the disk at most, and one message. Queues that want more wait for each other.
+/// Maximum number of bytes being read from the disk, plus one message. Queues that want more wait for each other.
 const BYTES_UNDER_WAY: usize = 8 << 20;
 
 /// A message that is to be read again.
 #[derive(Debug)]
 pub struct Wanted {
-    /// Where its record stands, which is [`Record::Enqueue`](crate::Record::Enqueue).
+    /// Address of its record, a [`Record::Enqueue`](crate::Record::Enqueue).
     pub address: Address,
     of: Whose,
     size_bytes: usize,
 }
 
-/// Who waits for it.
+/// The queue and message for which a read was requested, and the reason.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Whose {
     pub(crate) queue: QueueId,
@@ -54,29 +55,29 @@ pub(crate) struct Whose {
 pub(crate) enum Need {
     /// Its turn in the queue comes.
     Turn,
-    /// It has left the queue, and is to be sent again.
+    /// The message has left the queue, and is to be sent again.
     Again(PacketId),
     /// An operator looks at it.
     Look,
 }
 
-/// What has come of it.
+/// The result of reading a message again.
 #[derive(Debug)]
 pub struct Fetched {
-    /// What was asked for.
+    /// The request that this answers.
     pub wanted: Wanted,
-    /// What stood there.
+    /// The record at that address, or the reason why there is none.
     pub found: Found,
 }
 
-/// What stands at an address.
+/// The result of reading at an address.
 #[derive(Debug)]
 pub enum Found {
     /// The message that stands there.
     Message(Message),
     /// Something else by now: the record was copied, and its address has changed.
     Moved,
-    /// Nothing that can be read, or ever will be: whoever keeps the records tells the operator. Its queue goes no further.
+    /// Nothing that can be read, or ever will be: the keeper of records tells the operator. Its queue goes no further.
     Damaged,
 }
 
@@ -104,8 +105,8 @@ impl Bodies {
         }
     }
 
-    /// Whether messages may be asked for. Where no memory is left, one message is on its way at a time: to bring messages to
-    /// their readers may be the only way to less.
+    /// Whether messages may be requested. When no memory is left, one message is read at a time: delivering messages to
+    /// their readers may be the only way to free memory.
     pub(crate) fn may_ask(&self, budget: &Budget) -> bool {
         self.has_room() && budget.may_read_back() && (self.under_way_bytes == 0 || !budget.is_full())
     }
@@ -139,7 +140,7 @@ pub(crate) fn is_near(queue: &Queue) -> bool {
 }
 
 impl Ledger {
-    /// Where the message that was recorded last can be read again, if it need not stay in memory.
+    /// Returns the address of the message recorded last, or `None` if the message stays in memory.
     pub(crate) fn address_if_full(&self, message: &Message, to: &mut impl Effects) -> Option<Address> {
         let bytes = self.live.in_memory_bytes() + message.size_bytes();
         if bytes > self.settings.queued_bytes_in_memory { to.address() } else { None }
@@ -154,8 +155,8 @@ impl Ledger {
         }
     }
 
-    /// Asks for the first messages of a queue that are not in memory. Where no memory is left, it asks for one that a reader
-    /// takes at once: what was read would otherwise stay, and take more with each reader that does not go on.
+    /// Requests the first messages of a queue that are not in memory. When no memory is left, it requests one that a
+    /// reader accepts at once: any other would stay in memory, and each reader that does not go on would use more.
     pub(crate) fn want_first(&mut self, queue: QueueId, to: &mut impl Effects) {
         let is_full = self.tally.budget().is_full();
         if is_full && !self.has_reader(queue) {

@@ -21,8 +21,9 @@ impl Bounds {
         Self { messages: settings.queue_messages_max, bytes: settings.queue_bytes_max }
     }
 
-    /// The same bounds for a message of this size. An empty queue has room for a message that is longer than the roles allow, as
-    /// long as the configuration allows it: otherwise one message would end the session of a client that reads.
+    /// The same bounds for a message of this size. An empty queue has room for a message that is longer than the roles
+    /// allow, as long as the configuration allows it: otherwise one message would end the session of a client that
+    /// reads.
     pub(crate) fn for_one(self, bytes: usize, settings: &Settings) -> Self {
         Self { bytes: self.bytes.max(bytes.min(settings.queue_bytes_max)), ..self }
     }

@@ -50,7 +50,8 @@ impl Mark {
         Self { messages: messages / divisor, bytes: bytes / divisor, few: few / divisor }
     }
 
-    /// What a message counts for: a mark's worth is as many messages, or as many bytes, as make the mark.
+    /// Returns the weight of a message. The weights add up to [`worth`](Self::worth) after the mark's number of
+    /// messages, or its number of bytes.
     pub(crate) fn weight(self, bytes: usize) -> usize {
         bytes.max(self.bytes / self.messages.max(1)).max(1)
     }
@@ -413,7 +414,7 @@ mod tests {
         assert_eq!((MARK.weight(1), MARK.weight(500), MARK.worth()), (100, 500, 1_000));
     }
 
-    /// A reader that took so much in the second for which it was waited for, and is in its trial.
+    /// A reader that made this progress in the second for which publishers waited, and is in its trial.
     fn tried_after(taken: usize) -> Patience {
         let mut patience = Patience::default();
         patience.arrive(100, true, MARK, 0);

@@ -1,4 +1,4 @@
-//! What a ledger keeps, counted for whoever looks at it from outside.
+//! Counts of a ledger's contents, for observers outside of it.
 
 use std::sync::Arc;
 
@@ -22,13 +22,13 @@ pub struct Census {
     pub groups: Vec<GroupCensus>,
     /// Topics with a retained message.
     pub retained_messages: usize,
-    /// What those take, in bytes.
+    /// Bytes of the retained messages.
     pub retained_bytes: usize,
     /// Wills that are published as soon as that can be.
     pub wills_due: Vec<Arc<Message>>,
 }
 
-/// What is over its bound, because the bound was higher when it was acknowledged. See [`Ledger::over_limits`].
+/// Contents above their bounds, because a bound was lowered after they were acknowledged. See [`Ledger::over_limits`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OverLimits {
     /// How far the retained messages are over their bound, in bytes.
@@ -37,57 +37,57 @@ pub struct OverLimits {
     pub queues: usize,
 }
 
-/// One session.
+/// Counts and times of one session.
 #[derive(Debug, Clone)]
 pub struct SessionCensus {
-    /// Which.
+    /// The incarnation of the session.
     pub session: Incarnation,
-    /// Whose.
+    /// Client identifier of the session.
     pub client_id: Arc<str>,
     /// Its client is connected; after a restart: it was when the records ended.
     pub is_connected: bool,
-    /// So long it is kept after the connection, in seconds; [`u32::MAX`] is for ever.
+    /// Session Expiry Interval, in seconds; [`u32::MAX`] means that the session never expires.
     pub expiry_secs: u32,
     /// While its client is not connected: when it expires, on the monotonic clock.
     pub expires_ms: Option<u64>,
-    /// By filter.
+    /// Granted options by topic filter.
     pub subscriptions: Vec<(Box<str>, Interest)>,
-    /// What waits for its client.
+    /// Messages that wait for the client.
     pub queue: QueueCensus,
     /// Exchanges with its client that are not over.
     pub in_flight: usize,
     /// Messages of QoS 2 that its client has published and not released.
     pub unreleased: usize,
-    /// What its client leaves behind, and how long that waits, in seconds.
+    /// The will of the client, and its delay in seconds.
     pub will: Option<(Arc<Message>, u32)>,
 }
 
-/// One group.
+/// Counts of one shared subscription.
 #[derive(Debug, Clone)]
 pub struct GroupCensus {
-    /// Which.
+    /// The incarnation of the group.
     pub group: Incarnation,
     /// With `$share/`.
     pub filter: Arc<str>,
     /// How many sessions are in it.
     pub members: usize,
-    /// What waits for any of them.
+    /// Messages that wait for any member.
     pub queue: QueueCensus,
 }
 
-/// What waits in a queue.
+/// Counts of the messages in a queue.
 #[derive(Debug, Clone, Default)]
 pub struct QueueCensus {
-    /// How many.
+    /// Number of messages that wait.
     pub messages: usize,
-    /// What they take, each counted in every queue that it is in.
+    /// Bytes of these messages. A message counts in each queue that contains it.
     pub bytes: usize,
     /// The one that came first of those that wait and those on their way.
     pub oldest: Option<(MessageId, Arc<Message>)>,
 }
 
 impl Ledger {
-    /// What was read from the records and is more than the settings allow. Takes as long as there are sessions and
+    /// Returns the recovered contents that exceed the settings. The time is proportional to the number of sessions and
     /// groups.
     #[must_use]
     pub fn over_limits(&self) -> OverLimits {

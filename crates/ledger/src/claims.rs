@@ -1,4 +1,4 @@
-//! Who holds which client identifier: one connection each, and at most one that waits for it.
+//! The owner of each client identifier: one connection, and at most one other that waits for it.
 
 use std::collections::VecDeque;
 use std::hash::BuildHasher;
@@ -26,7 +26,7 @@ pub(crate) struct Claims {
     hasher: SeedableRandomState,
     /// The number of connections of each user. A user is the hash of its name and of the place of user names.
     connections: HashTable<(u64, u32)>,
-    /// Those whose sessions have ended, in the order of the records of that, until these are durable.
+    /// Identifiers whose sessions have ended, in the order of the records of this, until the records are durable.
     ended: VecDeque<(Lsn, Arc<str>)>,
 }
 
@@ -34,11 +34,11 @@ pub(crate) struct Claims {
 #[derive(Debug)]
 pub(crate) struct Client {
     id: Arc<str>,
-    /// What it has in the table of sessions.
+    /// The queue of its session in the table of sessions.
     pub(crate) session: Option<QueueId>,
     pub(crate) holder: Option<Holder>,
     waiting: Option<Box<Claimant>>,
-    /// It had a session, the end of which is recorded there and not durable yet: after a crash it would have it again.
+    /// Position of the record that ended its session, until it is durable: after a crash the session would exist again.
     ended: Option<Lsn>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Holder {
     pub(crate) place: Place,
     pub(crate) window: u16,
     pub(crate) packet_bytes_max: u32,
-    /// Of a session that ends with its connection; others keep theirs.
+    /// The will, if the session ends with its connection; lasting sessions keep their own.
     pub(crate) will: Option<Box<Will>>,
     pub(crate) principal: Arc<Principal>,
 }
@@ -66,7 +66,7 @@ impl Claimant {
     }
 }
 
-/// What a claim comes to.
+/// The result of a claim.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// Nobody holds the identifier: the claimant is to be made its holder.
@@ -75,10 +75,10 @@ pub(crate) enum Outcome {
     Evict(Place),
 }
 
-/// Who has left.
+/// The connection that has left.
 #[derive(Debug)]
 pub(crate) enum Gone {
-    /// One that neither held nor waited, or waited: nothing changes.
+    /// A connection that neither held nor waited, or waited: nothing changes.
     Nobody,
     /// The holder; who waited is next.
     Holder { holder: Holder, session: Option<QueueId>, next: Option<Claimant> },
@@ -95,7 +95,7 @@ impl Claims {
         self.clients.len()
     }
 
-    /// Somebody wants its identifier [MQTT-3.1.4-3].
+    /// Claims an identifier for a connection [MQTT-3.1.4-3].
     pub(crate) fn claim(&mut self, claimant: Claimant) -> Outcome {
         match self.find_mut(&claimant.claim.subscriber.client_id) {
             Some(Client { holder: Some(holder), waiting, .. }) => {
@@ -137,7 +137,7 @@ impl Claims {
         }
     }
 
-    /// Somebody is gone.
+    /// Removes a connection that has ended from the claims on its identifier.
     pub(crate) fn left(&mut self, id: &str, place: Place) -> Gone {
         let Some(client) = self.find_mut(id) else { return Gone::Nobody };
         if client.waiting.as_ref().is_some_and(|waiting| waiting.place() == place) {
@@ -254,7 +254,7 @@ mod tests {
         claimant.claim.connection.slot
     }
 
-    /// Who has to go, and who gets the identifier.
+    /// Returns the connection that must go, and the connection that gets the identifier.
     fn claim(claims: &mut Claims, slot: u32) -> (Option<u32>, Option<u32>) {
         match claims.claim(client(slot)) {
             Outcome::Free(claimant) => (None, Some(give(claims, &claimant))),
@@ -262,7 +262,7 @@ mod tests {
         }
     }
 
-    /// Who gets the identifier.
+    /// Returns the connection that gets the identifier.
     fn left(claims: &mut Claims, slot: u32) -> Option<u32> {
         let next = match claims.left("one", client(slot).place()) {
             Gone::Holder { next, .. } => next.map(|next| give(claims, &next)),

@@ -191,7 +191,8 @@ impl Ledger {
         to: &mut impl Effects,
     ) -> Result<Claimed, ReasonCode> {
         let lasts = claim.expiry_secs > 0;
-        // Who ends a session makes room. What lasts is kept: nobody can be made to come and take it.
+        // A client that ends a session frees memory. A lasting session is kept: no client can be forced to fetch its
+        // messages.
         let budget = self.tally.budget();
         let is_short = if lasts { budget.is_tight_to_keep() } else { budget.is_tight() };
         if is_short && (existing.is_none() || self.brings_larger_will(existing, &claim)) {
@@ -382,7 +383,7 @@ impl Ledger {
         self.disconnect(id);
     }
 
-    /// Takes a session off its connection. What a group has lent it goes back.
+    /// Takes a session off its connection. Messages that a group has lent to it go back.
     pub(crate) fn disconnect(&mut self, id: QueueId) {
         let session = self.lines.session_mut(id).expect("a session that lasts is there until it has ended");
         if session.online.take().is_none_or(|online| !online.is_open) {
@@ -419,7 +420,7 @@ fn connected<'a>(session: Incarnation, claim: &Claim, will: Option<&'a PendingWi
     Record::Connected { session, expiry_secs: claim.expiry_secs, will }
 }
 
-/// What CONNACK says when what it promises could not be recorded.
+/// Returns the reason code of CONNACK when the records of a connection were refused.
 fn reason(ledger: &Ledger, refusal: Refusal) -> ReasonCode {
     match ledger.reason(refusal) {
         ReasonCode::ImplementationSpecificError => ReasonCode::ServerUnavailable,

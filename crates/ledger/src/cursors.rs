@@ -1,4 +1,4 @@
-//! Who walks through the retained messages, and whose turn it is.
+//! Cursors over the retained messages, and the order of their turns.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -40,8 +40,9 @@ fn is_short(queue: &Queue, bounds: Bounds) -> bool {
 
 /// The cursors of all connections.
 ///
-/// Each makes a step when its shard gives it credit. What a step finds goes to the shard; for a session that lasts, only
-/// what is sent at QoS 0. The rest goes into the session's queue, once the shard has taken that in:
+/// Each makes a step when its shard gives it credit. The messages that a step finds go to the shard; for a session that
+/// lasts, only those that are sent at QoS 0. The others go into the session's queue, once the shard has received the
+/// first part:
 ///
 /// ```text
 ///           Credit             found nothing of QoS 0
@@ -53,9 +54,9 @@ fn is_short(queue: &Queue, bounds: Bounds) -> bool {
 #[derive(Debug, Default)]
 pub(crate) struct Cursors {
     walks: BTreeMap<WalkKey, Walk>,
-    /// Those whose next step was asked for and is not done, in the order in which they asked.
+    /// Cursors whose next step was requested and is not done, in the order of the requests.
     asked: VecDeque<WalkKey>,
-    /// Those whose next step is made at that time: what they had found could not be recorded.
+    /// Cursors whose next step is made at that time: the values found could not be recorded.
     later: VecDeque<(u64, WalkKey)>,
     /// Connections that are gone. Their cursors are closed bit by bit; nobody asks them for anything any more.
     closing: VecDeque<(ShardId, ConnectionId)>,
@@ -71,9 +72,9 @@ struct Walk {
     stride: Stride,
     /// The session whose cursor it is, if that lasts: it remembers how far it has come.
     session: Option<QueueId>,
-    /// What the last step found for the session's queue, and what its subscription asked for then.
+    /// Messages of the last step for the session's queue, and the options of the subscription at that time.
     found: Option<(Vec<Arc<Message>>, Interest)>,
-    /// It could not be recorded, and is to be found again.
+    /// The values found could not be recorded, and are to be found again.
     was_refused: bool,
 }
 
@@ -203,7 +204,7 @@ impl Ledger {
         true
     }
 
-    /// One step of each cursor that was asked for one, at most `steps`, while the shards have room.
+    /// Makes one step of each cursor that has a request, at most `steps`, while the shards have room.
     pub(crate) fn step_cursors(&mut self, steps: usize, now: Now, to: &mut impl Effects) {
         while let Some((_, key)) = self.cursors.later.pop_front_if(|(due_ms, _)| *due_ms <= now.monotonic_ms)
         {
@@ -218,7 +219,7 @@ impl Ledger {
         }
     }
 
-    /// One step of a cursor, unless that was closed. One that found nothing yet goes on by itself.
+    /// Makes one step of a cursor, unless it was closed. A cursor that found nothing yet goes on by itself.
     fn step_cursor(&mut self, key: WalkKey, now: Now, to: &mut impl Effects) {
         let Some(walk) = self.cursors.walks.get_mut(&key) else { return };
         let Step { messages, done } = self.retained.step(&mut walk.cursor, walk.stride, now);
@@ -237,8 +238,9 @@ impl Ledger {
         to.post(shard, Reply::Retained { connection, id, messages, done });
     }
 
-    /// What a step found for a session that lasts: returns what is sent at QoS 0, and whether the cursor is at its end.
-    /// The rest goes into the queue, now or when the shard has taken that in. Nothing if the cursor was closed.
+    /// Sorts the messages of a step for a lasting session. Returns the messages sent at QoS 0, and whether the cursor
+    /// is at its end. The others are queued, now or when the shard has received the first part. Returns `None` if the
+    /// cursor was closed.
     ///
     /// The end comes with a step that finds nothing: what could not be recorded is found again.
     fn sort_found(
@@ -304,7 +306,7 @@ impl Ledger {
         let filter = walk.cursor.filter.clone();
         let Some((found, interest)) = walk.found.take() else { return };
         for message in &found {
-            // What has replaced it since the cursor found it went into the queue, and must stay the last of its topic.
+            // A value that has replaced this one since the step is already queued, and must stay the last of its topic.
             if !self.retained.is_value(message) {
                 continue;
             }
@@ -329,7 +331,7 @@ impl Ledger {
         (walk, unfinished, lasting.incarnation)
     }
 
-    /// What a cursor has found could not be recorded: it is to find it again.
+    /// The messages of a step could not be recorded: the cursor goes back to find them again.
     fn rewind_cursor(&mut self, key: WalkKey, queue: QueueId) {
         let (walk, unfinished, _) = self.running(key, queue);
         walk.cursor.rewind(&unfinished.from);
@@ -346,13 +348,14 @@ impl Ledger {
         let (filter, from) = (Box::<str>::from(filter), from.clone());
         let moved =
             Record::CursorMoved { session, filter: Cow::Borrowed(&filter), from: Cow::Borrowed(&from) };
-        // What is not recorded now is found again when the client comes back.
+        // A step that is not recorded now is repeated when the client returns.
         if self.replies.commit(&[moved], to).is_ok() {
             self.running(key, queue).1.from = from;
         }
     }
 
-    /// Nothing is left to be found. What is not recorded now is found again when the client comes back.
+    /// Ends a cursor that finds nothing more. If this is not recorded now, the values are found again when the client
+    /// comes back.
     fn end_cursor(&mut self, key: WalkKey, queue: QueueId, to: &mut impl Effects) {
         let (walk, _, session) = self.running(key, queue);
         let filter = walk.cursor.filter.clone();

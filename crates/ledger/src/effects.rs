@@ -8,7 +8,7 @@ use crate::Record;
 use crate::bodies::Wanted;
 use protocol::Reply;
 
-/// What a ledger does to the world.
+/// Actions of a ledger on its environment.
 pub trait Effects {
     /// Posts a reply to a shard.
     fn post(&mut self, to: ShardId, reply: Reply);
@@ -35,7 +35,7 @@ pub trait Effects {
         usize::MAX
     }
 
-    /// Where the first record can be read again of the group that was taken last; none if it cannot.
+    /// Returns the address of the first record of the group taken last, or `None` if it cannot be read again.
     fn address(&mut self) -> Option<Address> {
         None
     }
@@ -49,7 +49,8 @@ pub trait Effects {
         true
     }
 
-    /// Whether there is not even space for what frees space ([`Room::None`](crate::Room::None)). Work that can be put off is put off.
+    /// Whether there is not even space for records that free space ([`Room::None`](crate::Room::None)). Work that can be
+    /// put off is put off.
     fn lacks_space(&self) -> bool {
         false
     }
@@ -59,7 +60,7 @@ pub trait Effects {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn(pub u64);
 
-/// Where a record stands with those who keep it.
+/// The place of a record with the keeper of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Address {
     /// The place, in a way that is theirs alone; it grows from one group to the next.

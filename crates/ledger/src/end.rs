@@ -23,7 +23,7 @@ const PIECE: usize = 64;
 /// The units of work for that many messages.
 const UNITS_OF_MESSAGES: usize = 4;
 
-/// What an ended session has left.
+/// The remains of an ended session.
 #[derive(Debug)]
 pub(crate) struct Ending {
     session: QueueId,
@@ -106,12 +106,12 @@ impl Ledger {
         }
     }
 
-    /// One piece of one thing. Whether nothing is left.
+    /// Ends one piece. Returns whether nothing is left.
     fn end_step(&mut self, ending: &mut Ending, units: &mut usize, to: &mut impl Effects) -> bool {
         if let Some((group, share)) = ending.shares.pop_first() {
             let is_last = self.lines.group(group).is_some_and(|group| group.members == 1);
             if is_last {
-                // What is refused now is made up for at recovery, where a group without members is none.
+                // If this record is refused, recovery removes the group, because it has no members.
                 let _ = self.record_end_of(group, to);
             }
             let lanes = self.leave(&ending.subscriber, ending.session, group, &share);

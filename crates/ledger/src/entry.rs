@@ -18,12 +18,12 @@ const _: () = assert!(size_of::<(MessageId, Option<Entry>)>() == 64);
 #[derive(Debug)]
 pub(crate) struct Entry {
     message: Option<Arc<Message>>,
-    /// Where it can be read again, if it is on disk alone, or was.
+    /// The address of its record, if the message is only on disk or was.
     address: Option<Address>,
-    /// Who counts it, if it was recorded when it came.
+    /// The count of live bytes, if the message was recorded when it came.
     live: Option<Live>,
-    /// It is counted together with other queues, of which the last takes it off; or it is counted and expires. Most go into
-    /// one queue and do not: for these there is nothing to allocate.
+    /// The count that several queues share, of which the last one removes it; or the count of a message that expires.
+    /// Most messages go into one queue and do not expire: they need no allocation.
     shared: Option<Arc<LiveBytes>>,
     identifiers: Identifiers,
     size_bytes: u32,
@@ -38,9 +38,9 @@ pub(crate) struct Entry {
 enum Reading {
     /// Nobody has asked for it.
     No,
-    /// It is on its way from the disk.
+    /// The message is being read from the disk.
     UnderWay,
-    /// It cannot be read, now or later.
+    /// The message cannot be read, now or later.
     Damaged,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Keeping<'a> {
 }
 
 impl<'a> Keeping<'a> {
-    /// A message that goes into so many queues; `live` counts it if it is on the record. With an address it need not stay
+    /// A message for this number of queues; `live` counts it if it is on the record. With an address it need not stay
     /// in memory.
     pub(crate) fn new(
         message: &'a Arc<Message>,
@@ -72,7 +72,7 @@ impl<'a> Keeping<'a> {
         Self { message: Some(message), size_bytes, address, live, shared }
     }
 
-    /// A message of so many bytes that is on the record and stays there.
+    /// A message of this size that is on the record and stays there.
     pub(crate) fn away(
         size_bytes: usize,
         expires_unix_ms: Option<u64>,
@@ -112,7 +112,7 @@ impl<'a> Keeping<'a> {
     }
 }
 
-/// What queues have in common, if that is more than their count.
+/// Returns the count that several queues share, if there is more to know than a count for one queue.
 fn share(
     queues: usize,
     live: Live,
@@ -151,7 +151,7 @@ impl Entry {
         Granted { qos: self.qos, retain: self.retain, identifiers: self.identifiers.clone() }
     }
 
-    /// It goes to somebody who was granted something else.
+    /// Changes the options, because the message goes to another subscriber.
     pub(crate) fn grant(&mut self, granted: Granted) {
         Granted { qos: self.qos, retain: self.retain, identifiers: self.identifiers } = granted;
     }
@@ -174,7 +174,7 @@ impl Entry {
         self.expires_unix_ms().is_some_and(|expires| expires < now.unix_ms)
     }
 
-    /// What is not counted has no address, and stays in memory.
+    /// Returns the time of expiry. A message that is not counted has no address, and stays in memory.
     pub(crate) fn expires_unix_ms(&self) -> Option<u64> {
         match (&self.shared, self.live) {
             (Some(shared), _) => shared.expires_unix_ms(),
@@ -187,14 +187,14 @@ impl Entry {
         self.address
     }
 
-    /// Its record was copied there. Where it was not known where it stands, it stays in memory.
+    /// Sets the new address after the record was copied. A message without an address stays in memory.
     pub(crate) fn set_address(&mut self, address: Option<Address>) {
         if self.address.is_some() && address.is_some() {
             self.address = address;
         }
     }
 
-    /// It is in memory, and its record may go.
+    /// Keeps the message in memory: its record may go.
     pub(crate) fn stay(&mut self) {
         debug_assert!(self.message.is_some(), "a member has it");
         self.address = None;
@@ -207,7 +207,7 @@ impl Entry {
         }
     }
 
-    /// Into memory.
+    /// Puts the message into memory.
     pub(crate) fn bring(&mut self, message: Arc<Message>) {
         self.reading = Reading::No;
         if self.message.is_none() {
@@ -219,8 +219,8 @@ impl Entry {
         }
     }
 
-    /// Where it is to be read from, if it is not in memory nor on its way there. It is from then on. What another queue has
-    /// in memory is not read.
+    /// Returns the address to read from, if the message is neither in memory nor being read. Marks it as being read. A
+    /// message that another queue has in memory is not read.
     pub(crate) fn want(&mut self) -> Option<Address> {
         if self.message.is_none()
             && let Some(message) = self.known()
@@ -234,12 +234,12 @@ impl Entry {
         self.address.filter(|_| is_away)
     }
 
-    /// What was on its way has not come.
+    /// The message was not read: it can be requested again.
     pub(crate) fn miss(&mut self) {
         self.reading = Reading::No;
     }
 
-    /// It cannot be read, now or later.
+    /// Marks the message as unreadable, now and later.
     pub(crate) fn set_damaged(&mut self) {
         self.reading = Reading::Damaged;
     }
@@ -249,7 +249,7 @@ impl Entry {
         self.message.is_none() && self.reading == Reading::Damaged
     }
 
-    /// It is in memory.
+    /// Counts the message, which is in memory.
     #[inline]
     fn count(&self) {
         match (&self.shared, self.live) {

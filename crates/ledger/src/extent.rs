@@ -76,7 +76,7 @@ fn granted(granted: &Granted) -> usize {
     BYTE + LENGTH + granted.identifiers.len() * LENGTH
 }
 
-/// What a message holds of memory is more than its topic, its properties and its payload.
+/// Maximum length of a message in a record. The memory of a message is more than its topic, properties and payload.
 fn body(message: &Message) -> usize {
     BYTE + message.publisher().map_or(0, text) + NUMBER + 3 * LENGTH + message.size_bytes()
 }

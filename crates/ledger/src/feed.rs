@@ -16,13 +16,13 @@ use crate::share::deliver;
 use crate::{Effects, Ledger, RETRY_MS, Record, Refusal};
 use protocol::{Delivered, Reply};
 
-/// So many messages of one queue are fed before it is the next one's turn.
+/// Maximum number of messages that one queue sends before the next queue has its turn.
 const MESSAGES_AT_A_TIME: usize = 16;
 
-/// What came of feeding.
+/// The result of feeding a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Feeding {
-    /// So many messages; there are no more, or nobody takes more.
+    /// This number of messages was sent. No other message waits, or no reader accepts more.
     Done(usize),
     /// As many as were allowed.
     More,
@@ -30,7 +30,7 @@ pub(crate) enum Feeding {
     Stalled,
 }
 
-/// What becomes of a message whose turn it is.
+/// The outcome of a message whose turn has come.
 #[derive(Debug, Clone, Copy)]
 enum Turn {
     Sent(PacketId),
@@ -38,7 +38,7 @@ enum Turn {
     TooLarge,
 }
 
-/// What becomes of the first messages of a queue, and its records; kept for its memory.
+/// Outcomes of the first messages of a queue, and their records. The buffers are reused.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     turns: Vec<Turn>,
@@ -199,7 +199,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// Sends messages that wait. What becomes of them is recorded together.
+    /// Sends messages that wait. Their outcomes are recorded together.
     fn send(
         &mut self,
         id: QueueId,
@@ -250,7 +250,7 @@ impl Ledger {
         committed.map(|()| done)
     }
 
-    /// What becomes of the first message is recorded: it happens.
+    /// Applies the outcome of the first message, after it was recorded.
     fn take_turn(&mut self, id: QueueId, turn: Turn, now: Now, to: &mut impl Effects) {
         let Some(Line { owner: Owner::Session(session), queue, growth, .. }) = self.lines.find_mut(id) else {
             unreachable!("the session that is fed is there")
@@ -295,7 +295,7 @@ pub(crate) fn is_too_large(
     /// The identifier of the property, and a variable byte integer.
     const IDENTIFIER_BYTES_MAX: usize = 5;
     let max = usize::try_from(packet_bytes_max).unwrap_or(usize::MAX);
-    // What a message holds of memory is more than what is around it in a packet.
+    // The memory of a message is more than the rest of its packet.
     if message.size_bytes() + identifiers.len() * IDENTIFIER_BYTES_MAX <= max {
         return false;
     }

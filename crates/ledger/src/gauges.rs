@@ -13,7 +13,7 @@ pub(crate) fn subtract(counter: &AtomicUsize, by: usize) {
     counter.store(before.wrapping_sub(by), Ordering::Relaxed);
 }
 
-/// So many go from one level or counter to another.
+/// Moves this amount from one level or counter to another.
 pub(crate) fn shift(from: &AtomicUsize, to: &AtomicUsize, by: usize) {
     subtract(from, by);
     add(to, by);

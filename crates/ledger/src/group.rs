@@ -30,9 +30,9 @@ pub(crate) struct Group {
     pub(crate) incarnation: Incarnation,
     /// The session that was its first member, in this process.
     founder: Option<QueueId>,
-    /// It has, or had, a member that lasts: what comes from then on is recorded.
+    /// The group has, or had, a lasting member: messages are recorded from then on.
     pub(crate) is_recorded: bool,
-    /// Where keys keep their order: what of the queue can go to whom.
+    /// In a key-ordered group: the messages that each member can get.
     pub(crate) lanes: Option<Box<Lanes>>,
     pub(crate) returned: BTreeMap<MessageId, Entry>,
     /// How many of those will expire.
@@ -43,18 +43,19 @@ pub(crate) struct Group {
     pub(crate) ring: Ring,
     pub(crate) members: usize,
     pub(crate) connected: usize,
-    /// What waited when a member was ended whose keys had filled the queue: the others are given time to take it.
+    /// Messages that waited when a member was ended whose keys had filled the queue. The other members get time to
+    /// receive them.
     pub(crate) inherited: Inherited,
     /// Its queue was full: its members are ended, and nobody joins it.
     pub(crate) is_ending: bool,
-    /// It stands in the line of those whose lanes are to get their owners.
+    /// The group is in the line of groups whose lanes are to get their owners.
     pub(crate) is_deciding: bool,
 }
 
 /// About what it takes to know whose a lane is, here and in the index.
 const LANE_BYTES: usize = 20;
 
-/// What of a queue does not count against its bound: the messages that came first.
+/// The oldest messages of a queue, which do not count against its bound.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Inherited {
     messages: usize,
@@ -101,9 +102,9 @@ struct OnFilter {
 /// How many groups there are on one topic filter.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Begun {
-    /// All of them.
+    /// Number of groups on the filter.
     pub(crate) groups: usize,
-    /// Those that one session has begun.
+    /// Number of groups that one session has begun.
     pub(crate) of_founder: usize,
 }
 
@@ -126,7 +127,7 @@ impl Group {
         self.lanes.as_ref().map_or(!self.ring.is_empty(), |lanes| lanes.has_turns())
     }
 
-    /// Whether so many members have had their turns that it is the first one's again.
+    /// Whether enough members have had their turns that it is the first one's turn again.
     pub(crate) fn is_round(&self, turns: usize) -> bool {
         turns > 0 && turns >= self.ring.turns.len()
     }
@@ -168,7 +169,8 @@ impl Group {
         returned.next().and(stopped)
     }
 
-    /// At most so many messages that came back, behind `after`, and the last of them, unless it is the last of all.
+    /// Returns at most this number of messages that came back, behind `after`, and the last of them, unless it is the
+    /// last of all.
     pub(crate) fn returned_behind(
         &self,
         after: Option<MessageId>,
@@ -203,12 +205,12 @@ impl Group {
         lane_of(self.subscriber.members()?, message)
     }
 
-    /// Where keys keep their order, all messages are in memory.
+    /// Returns the lane of an entry. All messages of a key-ordered group are in memory.
     fn lane_of_entry(&self, entry: &Entry) -> Option<Lane> {
         self.lane_of(entry.message()?)
     }
 
-    /// A message waits.
+    /// Adds a waiting message to its lane.
     pub(crate) fn notice(&mut self, id: MessageId, entry: &Entry) {
         let lane = self.lane_of_entry(entry);
         if let (Some(lane), Some(lanes)) = (lane, &mut self.lanes) {
@@ -264,7 +266,7 @@ impl Inherited {
         self.bytes = self.bytes.min(queue.bytes());
     }
 
-    /// Whether it is at most so much.
+    /// Whether it is at most this number of messages and bytes.
     pub(crate) fn is_within(self, messages: usize, bytes: usize) -> bool {
         self.messages <= messages && self.bytes <= bytes
     }

@@ -17,7 +17,7 @@ pub(crate) struct InFlight {
     oldest: MessageId,
 }
 
-/// One of them.
+/// An exchange with a subscriber.
 ///
 /// ```text
 ///              ┌────── PUBACK, PUBREC with an error ──────► over
@@ -30,7 +30,7 @@ pub(crate) struct InFlight {
 pub(crate) struct Exchange {
     pub(crate) packet_id: PacketId,
     place: Order,
-    /// What it counts for.
+    /// Bytes of the message, as they count against the credit of the client.
     pub(crate) bytes: usize,
     pub(crate) state: State,
     /// On this connection a group has given it for good, and keeps the order of its key until it is over.
@@ -44,7 +44,7 @@ pub(crate) struct Exchange {
 enum Order {
     /// Its last packet was the one with this number that was sent.
     Sent(u64),
-    /// It waits for the disk, and is sent behind all that do not wait.
+    /// The exchange waits for the disk, and is sent behind all that do not wait.
     Waiting(u64),
 }
 
@@ -111,7 +111,8 @@ impl InFlight {
         Some(exchange)
     }
 
-    /// What waited for its record is sent. On a connection that did not wait for it, it may have been sent already.
+    /// Marks an exchange as sent after its record was safe. A connection that did not wait for the record may have sent
+    /// the message already.
     pub(crate) fn sent(&mut self, packet_id: PacketId) {
         if self.find(packet_id).is_some_and(|exchange| matches!(exchange.place, Order::Waiting(_))) {
             self.advance(packet_id);
@@ -175,8 +176,8 @@ impl InFlight {
         self.exchanges.iter().find(|exchange| own(exchange) == Some(message))
     }
 
-    /// Messages go out again in the order of their numbers, whatever the order of their records: those may be copies. So
-    /// those of one topic keep their order [MQTT-4.6.0-6].
+    /// Messages go out again in the order of their numbers, not of their records, which may be copies. Messages of one
+    /// topic thus keep their order [MQTT-4.6.0-6].
     pub(crate) fn restore_order(&mut self) {
         let message = |exchange: &Exchange| match &exchange.state {
             State::Own(id, _) => Some(*id),

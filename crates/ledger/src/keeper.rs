@@ -1,4 +1,4 @@
-//! Where the records go, seen from the thread on which the ledger runs.
+//! Storage of the records, as seen from the thread of the ledger.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub trait Keeper: Send {
     /// Nothing can be recorded any more.
     fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal>;
 
-    /// Somebody waits for as much as this from now on. Others may still wait for more.
+    /// Raises the durability that somebody waits for from now on. Others may still wait for more.
     fn raise_durability(&mut self, _durability: Durability) {}
 
     /// Whether there is space for more. Whoever commits asks before each command; see [`RoomWait`](crate::RoomWait).
@@ -35,7 +35,7 @@ pub trait Keeper: Send {
         usize::MAX
     }
 
-    /// Where the first record can be read again of the group that was taken last; none if it cannot.
+    /// Returns the address of the first record of the group taken last, or `None` if it cannot be read again.
     fn address(&mut self) -> Option<Address> {
         None
     }
@@ -43,7 +43,7 @@ pub trait Keeper: Send {
     /// Asks for a message that is on disk alone; see [`next_fetched`](Self::next_fetched).
     fn fetch(&mut self, _wanted: Wanted) {}
 
-    /// What has come of what was asked for, in any order.
+    /// Returns the next result of [`fetch`](Self::fetch), in any order.
     fn next_fetched(&mut self) -> Option<Fetched> {
         None
     }
@@ -53,7 +53,8 @@ pub trait Keeper: Send {
         false
     }
 
-    /// What is committed from now on is begun to be written when the turn ends. Without turns each commit is begun at once.
+    /// Begins a turn: records that are committed in it are written when it ends. Without turns each commit is written
+    /// at once.
     fn begin_turn(&mut self) {}
 
     /// Nothing more is committed for now: to be called before who commits waits for anything.
@@ -68,13 +69,13 @@ pub trait Keeper: Send {
     /// [begins nothing](Record::begins_something).
     fn next_to_copy(&mut self, needs: Needs<'_>) -> Option<Vec<Record<'static>>>;
 
-    /// Who tells how it is, to anybody who asks; none if there is nothing to tell.
+    /// Returns the instruments that report its state to any thread, or `None` if there are none.
     fn instruments(&self) -> Option<Arc<dyn Instruments>> {
         None
     }
 
-    /// What is still true takes about so much, in bytes ([`Ledger::live_bytes`](crate::Ledger::live_bytes)): it decides
-    /// when the space of old records is wanted. One that has space enough need not know.
+    /// Sets the approximate size of the live records, in bytes ([`Ledger::live_bytes`](crate::Ledger::live_bytes)). It
+    /// decides when the space of old records is wanted. A keeper with enough space can ignore it.
     fn set_live_bytes(&mut self, _bytes: usize) {}
 
     /// The memory of records that were taken and wait to be written, in bytes.

@@ -1,4 +1,4 @@
-//! Which member of a group has which keys, and what of them can be sent, where keys keep their order.
+//! Keys of the members of a key-ordered group, and the messages that can be sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -44,7 +44,8 @@ struct Undecided {
     newcomers: Vec<QueueId>,
     /// More than 64 have come: each lane looks at all members.
     looks_at_all: bool,
-    /// How far the next lane has come with that: the last member that it has looked at, and the best claim so far.
+    /// Progress of the next lane while it looks at all members: the last member that it has looked at, and the best
+    /// claim up to it.
     looked_at: Option<QueueId>,
     best: Option<(u64, QueueId)>,
 }
@@ -56,7 +57,7 @@ const NEWCOMERS_MAX: usize = 64;
 const SCAN_CLAIMS: usize = 64;
 
 impl Undecided {
-    /// Somebody has come or gone: every lane is looked at once more.
+    /// Begins to decide all lanes again, because a member has come or gone.
     fn begin(&mut self) {
         self.lanes = Lane::COUNT;
     }
@@ -96,11 +97,11 @@ struct Present {
     /// The lanes from which it can get something, by the next message of each.
     ready: BTreeSet<(MessageId, Lane)>,
     turn: Option<u64>,
-    /// It takes nothing at the moment, and will say when it does.
+    /// The member accepts nothing at the moment, and will say when it does.
     is_hungry: bool,
     /// How many messages wait in its lanes.
     waiting: usize,
-    /// Their bytes.
+    /// Bytes of the messages that wait in its lanes.
     waiting_bytes: usize,
     patience: Patience,
 }
@@ -111,7 +112,7 @@ struct Busy {
     waiting: BTreeSet<MessageId>,
     /// The bytes of those messages.
     waiting_bytes: usize,
-    /// So many of its messages are with one member that has not acknowledged them: this one.
+    /// Number of its messages that one member, the `holder`, has received and not acknowledged.
     held: usize,
     holder: Option<QueueId>,
     /// As what it stands among the ready ones.
@@ -136,7 +137,7 @@ impl Lanes {
         !self.ring.is_empty()
     }
 
-    /// A member is there. It gets the lanes that it wants more than those who have them when they are decided.
+    /// A member has come. It gets the lanes that it claims more strongly than their owners, when the lanes are decided.
     pub(crate) fn arrive(&mut self, id: QueueId, subscriber: &Arc<Subscriber>) {
         if self.present.contains_key(&id) {
             return;
@@ -268,13 +269,14 @@ impl Lanes {
         }
     }
 
-    /// Whether more than so many messages wait for one member.
+    /// Whether more than this number of messages wait for one member.
     pub(crate) fn has_more_than(&self, messages: usize) -> bool {
         self.by_waiting.last().is_some_and(|(waiting, _)| *waiting > messages)
     }
 
-    /// The patience with each member for whom more than so many messages wait. A member that is not waited for keeps its
-    /// keys; the publishers of the others go on. The queue bounds how many such members there are.
+    /// Changes the patience with each member for which more than this number of messages wait. A member that publishers
+    /// do not wait for keeps its keys, and the publishers of the others go on. The queue bounds the number of such
+    /// members.
     pub(crate) fn change_patience(&mut self, messages: usize, mut change: impl FnMut(&mut Patience)) {
         let grown = self.by_waiting.iter().rev().take_while(|(waiting, _)| *waiting > messages);
         for (_, id) in grown {
@@ -346,7 +348,7 @@ impl Lanes {
         self.settle(lane);
     }
 
-    /// A message that a member had is acknowledged, which counts for so much, or was taken away from it.
+    /// A message of this weight is acknowledged by its member, or was taken away from it.
     pub(crate) fn finish(&mut self, lane: Lane, weight: usize) {
         if let Some(busy) = self.busy.get_mut(&lane) {
             debug_assert!(busy.held > 0, "what is finished was begun");
@@ -357,7 +359,7 @@ impl Lanes {
         }
     }
 
-    /// A member has got a message of QoS 0, which counts for so much: nobody acknowledges it.
+    /// A member has got a message of QoS 0 of this weight: nobody acknowledges it.
     pub(crate) fn progress(&mut self, member: QueueId, weight: usize) {
         self.present.get_mut(&member).into_iter().for_each(|member| member.patience.progress(weight));
     }
@@ -444,7 +446,7 @@ mod tests {
         Subscriber::group("$share/g/a".into(), id(9), Dispatch::KeyOrdered(Key::Publisher))
     }
 
-    /// Decides all lanes, so many claims at a time. Returns how often it was called.
+    /// Decides all lanes, this number of claims at a time. Returns the number of calls.
     fn decide_all(lanes: &mut Lanes, claims: usize, members: &Members) -> usize {
         let mut turns = 0;
         while lanes.is_undecided() {
@@ -454,7 +456,7 @@ mod tests {
         turns
     }
 
-    /// Whose each lane should be.
+    /// Returns the member that should own each lane.
     fn wanted(lanes: &Lanes) -> Vec<Option<QueueId>> {
         let most = |lane: Lane| {
             let claim =
@@ -489,7 +491,7 @@ mod tests {
         assert!(lanes.busy.is_empty() && !lanes.has_turns());
     }
 
-    /// However many claims are worked out at a time, and whoever comes or goes meanwhile.
+    /// The result does not depend on the number of claims at a time, nor on members that come or go meanwhile.
     #[test]
     fn each_lane_gets_to_the_member_that_wants_it_most() {
         for (claims, crowd) in [(1, 3), (7, 20), (500, 20), (10_000, 3), (300, 100)] {
@@ -569,8 +571,8 @@ mod tests {
         assert_eq!(claims, 3_000 - SCAN_CLAIMS - Lane::COUNT, "it has gone");
     }
 
-    /// Who comes costs two claims a lane however many are there, who goes as many in all as there are lanes, on average;
-    /// and no turn works out many more than it is given.
+    /// A new member costs two claims for each lane, regardless of the number of members. A leaving member costs on
+    /// average as many claims as there are lanes. No turn computes many more claims than its allowance.
     #[test]
     fn a_member_that_comes_or_goes_costs_a_bounded_number_of_claims_a_turn() {
         const CLAIMS: usize = 100;

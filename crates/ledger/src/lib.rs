@@ -1,15 +1,14 @@
-//! The ledger: the one writer of what must last, must be unique, or must have one order.
+//! The ledger: the one writer of state that must last, must be unique, or must have one order.
 //!
 //! Client identifiers, sessions that outlive their connections with their queues, shared subscriptions, retained
-//! messages and wills need one answer each: who holds this identifier, which value won, which member got this message,
-//! was that will sent, is this queue full. One state machine gives it, without locks and without depending on how many
-//! shards ask. [`Command`]s go in, [`Reply`]s come out through [`Effects`]; what a shard posts before another of its
-//! commands is carried out before it.
+//! messages and wills need one answer each. The questions are: which connection has this identifier, which value won,
+//! which member got this message, was this will sent, is this queue full. One state machine gives the answer, without
+//! locks and without depending on the number of shards that ask. [`Command`]s go in, and [`Reply`]s come out through
+//! [`Effects`]. Commands of one shard are handled in the order in which they are posted.
 //!
-//! What must survive goes out as [`Record`]s, in groups that are kept whole or not at all. The ledger changes when a group
-//! has been taken; whoever was promised something is told once it is as safe as its connection wants it to be
-//! ([`progress`](Ledger::progress)). The
-//! records alone make the same ledger again: [`Ledger::recover`].
+//! State that must survive goes out as [`Record`]s, in groups that are kept whole or not at all. The ledger changes
+//! when a group has been taken. A connection is told about a promise once it is as safe as the connection wants it to
+//! be ([`progress`](Ledger::progress)). The records alone make the same ledger again: [`Ledger::recover`].
 
 #![forbid(unsafe_code)]
 
@@ -112,21 +111,20 @@ use will::Wills;
 const UNITS_AT_A_TIME: usize = 1_000;
 /// How many claims of members to lanes are worked out in one turn, about. One takes some tens of nanoseconds.
 const CLAIMS_AT_A_TIME: usize = 8_192;
-/// So many steps of cursors are made before new commands are looked at.
+/// Maximum number of cursor steps before new commands are handled.
 const CURSOR_STEPS_AT_A_TIME: usize = 4;
-/// What a message takes in a queue, or on its way, beside itself; a session or a group beside what it holds; and a client
-/// identifier that somebody has.
+/// Bytes of memory for a message in a queue or in flight, beside the message; for a session or a group, beside its
+/// contents; and for a client identifier in use.
 const PLACE_BYTES: usize = 128;
 const SESSION_BYTES: usize = 1_024;
 const CLIENT_BYTES: usize = 512;
-/// What a record takes to name one queue of a message, and what a session or a group takes to say who it is and where,
-/// about.
+/// Approximate bytes of a record for one queue of a message, and for the identity of a session or a group.
 const QUEUED_BYTES: usize = 16;
 const NAME_BYTES: usize = 128;
-/// What an exchange of QoS 2 takes that was begun by a client and is not over.
+/// Bytes of an open QoS 2 exchange begun by a client.
 const UNRELEASED_BYTES: usize = 8;
 
-/// What could not be recorded for want of space is tried again after so long.
+/// Delay before a record that was refused for lack of space is tried again, in milliseconds.
 const RETRY_MS: u64 = 100;
 
 /// The state machine. See the crate's documentation.
@@ -164,13 +162,13 @@ pub struct Ledger {
     sweep: Sweep,
     last_message: MessageId,
     last_incarnation: Incarnation,
-    /// Where the message at hand goes; kept for its memory.
+    /// The queues of the current message. The buffer is reused.
     plan: Vec<Planned>,
     turns: Turns,
     gauges: Arc<Gauges>,
-    /// What it holds of the process's memory beside messages, which stand on the account themselves.
+    /// Memory of the ledger in the account of the process, without messages, which have their own entries.
     tally: Tally,
-    /// What subscriptions hold of it.
+    /// Bytes of memory for subscriptions in this account.
     subscription_bytes: usize,
     /// Packet identifiers of QoS 2 that sessions have open.
     unreleased: usize,
@@ -216,8 +214,8 @@ impl Ledger {
         }
     }
 
-    /// What the ledger holds is on this account from now on; without one there is no limit. Messages are put there by
-    /// whoever makes them ([`Message::charged_to`](base::Message::charged_to)).
+    /// Charges the memory of the ledger to this account. Without an account there is no limit. Messages are charged by
+    /// their creators ([`Message::charged_to`](base::Message::charged_to)).
     #[must_use]
     pub fn with_budget(mut self, budget: Arc<Budget>) -> Self {
         self.tally = Tally::new(budget);
@@ -225,14 +223,14 @@ impl Ledger {
         self
     }
 
-    /// What it holds and has done, kept up to date while it works.
+    /// Returns the levels and counters, which the ledger updates while it works.
     #[must_use]
     pub fn gauges(&self) -> Arc<Gauges> {
         Arc::clone(&self.gauges)
     }
 
-    /// What its records would take on disk if there were none but those that are still true, in bytes, about; a message
-    /// is counted once, however many queues it is in, and once more if it is retained.
+    /// Approximate size of the records that are still true, in bytes on disk. A message counts once for all its queues,
+    /// and once more if it is retained.
     #[must_use]
     pub fn live_bytes(&self) -> usize {
         let read = |gauge: &std::sync::atomic::AtomicUsize| gauge.load(Ordering::Relaxed);
@@ -289,9 +287,9 @@ impl Ledger {
         }
     }
 
-    /// What was committed has come so far, with those who keep it: lets go what was promised on that condition, to each
-    /// connection what its [`Durability`](protocol::Durability) asks for. When it has failed, nothing that is not safe yet will ever be, nor
-    /// anything new: whoever waits is told.
+    /// Reports how far the records are written and durable. Releases the answers that waited for this, as the
+    /// [`Durability`](protocol::Durability) of each connection requires. After a failure, no other record will become
+    /// safe: every waiting connection is told.
     pub fn progress(&mut self, progress: Progress, now: Now, to: &mut impl Effects) {
         self.look_at_clock(now);
         self.replies.set_progress(progress);
@@ -312,8 +310,8 @@ impl Ledger {
         }
     }
 
-    /// Does what was put off, at most about a thousand units of it: feeds those who take something, ends what has
-    /// expired, publishes wills whose time has come, goes on with cursors.
+    /// Does postponed work, at most about a thousand units of it: sends messages to readers that accept them, ends
+    /// sessions and messages that have expired, publishes wills whose time has come, continues cursors.
     pub fn work(&mut self, now: Now, to: &mut impl Effects) {
         self.look_at_clock(now);
         self.replies.withheld.release_due(now.monotonic_ms, to);
@@ -377,7 +375,7 @@ impl Ledger {
         .min()
     }
 
-    /// Posts an answer when everything is safe that was committed so far; so those to one connection keep their order.
+    /// Posts an answer when all records committed before it are safe. Answers to one connection thus keep their order.
     fn answer(&mut self, answer: Answer, now: Now, to: &mut impl Effects) {
         let connection = answer.reply.connection();
         let place = connection.map(|connection| Place { shard: answer.shard, connection });
@@ -453,7 +451,7 @@ impl Ledger {
         self.last_incarnation
     }
 
-    /// What a client is told when a group of records was refused.
+    /// Returns the reason code for a client when a group of records was refused.
     fn reason(&self, refusal: Refusal) -> ReasonCode {
         add(&self.gauges.commits_refused, 1);
         match refusal {
@@ -470,7 +468,7 @@ impl Ledger {
         set(&self.gauges.groups, self.lines.groups_len());
     }
 
-    /// Records that were committed and wait to be written take so much memory, in bytes.
+    /// Sets the memory of committed records that wait to be written, in bytes.
     pub(crate) fn settle_pending(&mut self, bytes: usize) {
         if bytes != self.tally.held_bytes(Purpose::Journal) {
             self.tally.set(Purpose::Journal, bytes);
@@ -496,7 +494,7 @@ fn acknowledges_publish(ticket: base::Ticket) -> bool {
     matches!(ticket, base::Ticket::PubAck(_) | base::Ticket::PubRec(_))
 }
 
-/// What is said in place of an answer that can never be given.
+/// Returns the reply that replaces an answer that can never be given.
 fn instead(reply: &Reply) -> Option<Reply> {
     let ended =
         |connection: ConnectionId| Some(Reply::Ended { connection, reason: ReasonCode::UnspecifiedError });

@@ -22,14 +22,14 @@ pub(crate) struct Line {
     /// Messages that were never sent. There are none in the line of a session that ends with its connection.
     pub(crate) queue: Queue,
     pub(crate) growth: Growth,
-    /// It stands among those that are to be fed.
+    /// The line is among those that are to be fed.
     is_ready: bool,
 }
 
-/// Whose a line is.
+/// The owner of a line.
 #[derive(Debug)]
 pub(crate) enum Owner {
-    /// One that lasts, or one that ends with its connection and is a member of groups.
+    /// A session that lasts, or one that ends with its connection and is a member of groups.
     Session(Session),
     Group(Group),
 }
@@ -38,11 +38,11 @@ pub(crate) enum Owner {
 #[derive(Debug)]
 pub(crate) struct Lines {
     table: Table<Line>,
-    /// Those of groups, and of sessions that last.
+    /// Lines of groups and of lasting sessions.
     by_name: HashMap<Incarnation, QueueId, FixedState>,
     pub(crate) filters: Filters,
     groups: usize,
-    /// Those that have something for somebody who takes it.
+    /// Lines with a message for a reader that accepts it.
     ready: VecDeque<QueueId>,
     pub(crate) mark: Mark,
     pub(crate) patience_clock: PatienceClock,

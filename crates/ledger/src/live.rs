@@ -16,13 +16,13 @@ pub(crate) struct Live(&'static Bytes);
 
 #[derive(Debug, Default)]
 struct Bytes {
-    /// Needed.
+    /// Bytes of all messages that are needed.
     all: AtomicUsize,
     /// Needed by queues, and in memory.
     in_memory: AtomicUsize,
 }
 
-/// What one message counts for.
+/// The count of one message.
 #[derive(Debug)]
 pub(crate) struct LiveBytes {
     live: Live,
@@ -45,17 +45,17 @@ impl Live {
         self.0.all.load(Ordering::Relaxed)
     }
 
-    /// What of it waits in memory.
+    /// Bytes of the needed messages that queues have in memory.
     pub(crate) fn in_memory_bytes(self) -> usize {
         self.0.in_memory.load(Ordering::Relaxed)
     }
 
-    /// A message of so many bytes, until it is dropped.
+    /// Counts a message of this number of bytes, until the count is dropped.
     pub(crate) fn count(self, bytes: usize) -> LiveBytes {
         self.count_until(bytes, None)
     }
 
-    /// One that expires then, if it does.
+    /// Counts a message, which may expire at this time.
     pub(crate) fn count_until(self, bytes: usize, expires_unix_ms: Option<u64>) -> LiveBytes {
         self.add(bytes);
         LiveBytes {
@@ -99,7 +99,7 @@ impl LiveBytes {
         self.expires_unix_ms
     }
 
-    /// Somebody may have the message while all queues have it on the disk: then it is not read.
+    /// Remembers a message that somebody may have while all queues have it on disk: then it is not read.
     pub(crate) fn know(&self, message: &Arc<Message>) {
         *self.message() = Arc::downgrade(message);
     }
@@ -109,7 +109,7 @@ impl LiveBytes {
         self.message().upgrade()
     }
 
-    /// What all queues have that have it in memory: this one, unless there is one already, which another queue was read.
+    /// Returns the copy that all queues share: this one, unless another queue has already read one.
     pub(crate) fn the_one(&self, message: Arc<Message>) -> Arc<Message> {
         let mut known = self.message();
         known.upgrade().unwrap_or_else(|| {
@@ -127,7 +127,7 @@ impl LiveBytes {
         }
     }
 
-    /// One less.
+    /// A queue has the message in memory no more.
     pub(crate) fn uncount_queue(&self) {
         let queues = self.in_memory.load(Ordering::Relaxed);
         self.in_memory.store(queues - 1, Ordering::Relaxed);

@@ -25,8 +25,8 @@ struct Search<'a, V> {
 }
 
 impl<V> Search<'_, V> {
-    /// Whether a filter matches that begins with `text`, which stands for so many levels. Every call is a look-up at the
-    /// least, so there are never more than [`PROBES_MAX`] in each other.
+    /// Whether a filter matches that begins with `text`, which stands for the first `level` levels. Every call is at
+    /// least one look-up: at most [`PROBES_MAX`] calls are nested.
     fn matches_below(&mut self, level: usize) -> Option<bool> {
         let is_hidden = level == 0 && self.levels[0].starts_with('$');
         if !is_hidden && self.has_with("#")? {
@@ -84,7 +84,7 @@ mod tests {
         texts.into_iter().map(|text| (text.into(), ())).collect()
     }
 
-    /// All texts of up to so many of these levels.
+    /// Returns all texts of up to this number of these levels.
     fn texts(levels: &[&str], depth: usize) -> Vec<String> {
         let mut all: Vec<String> = levels.iter().map(|level| (*level).to_owned()).collect();
         let mut last = all.clone();

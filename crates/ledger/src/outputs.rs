@@ -31,7 +31,7 @@ pub(crate) struct FullMembers {
 enum Look {
     /// The next one begins then, in monotonic milliseconds; `None` if there are no members.
     At(Option<u64>),
-    /// It has come behind this member.
+    /// The look has come behind this member.
     UnderWay(Option<(QueueId, QueueId)>),
 }
 

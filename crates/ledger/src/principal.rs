@@ -52,10 +52,11 @@ impl Ledger {
 
     /// Whether the client identifier of a claim belongs to a user that the claimant is not.
     ///
-    /// An identifier belongs to the user who has proved its name, as long as there is such a user: another user must neither
-    /// end that user's connection nor read that user's queue. A session that lasts also belongs to the mount point of the
-    /// owner's listener and to the topic prefix of the owner's roles, whose topics no other client may see. A connection of an unknown user without such a
-    /// session gives way, as everywhere: it may be gone already, and its shard has not said so yet.
+    /// An identifier belongs to the user who has proved its name, as long as there is such a user: another user must
+    /// neither end that user's connection nor read that user's queue. A session that lasts also belongs to the mount
+    /// point of the owner's listener and to the topic prefix of the owner's roles, whose topics no other client may
+    /// see. A connection of an unknown user without such a session gives way, as everywhere: it may be gone already,
+    /// and its shard has not said so yet.
     pub(crate) fn is_of_other_user(&self, claim: &Claim) -> bool {
         let client_id = &claim.subscriber.client_id;
         let Some(owner) = self.owner(client_id) else { return false };

@@ -26,7 +26,8 @@ use protocol::{Publish, Reply};
 /// of the same group.
 const DROPPED_AT_A_TIME: usize = 1_000;
 
-/// While memory is short, a session that lasts may have so many exchanges of QoS 2 open: less than it takes itself.
+/// Maximum number of open QoS 2 exchanges of a lasting session while memory is short. They take less memory than the
+/// session.
 const UNRELEASED_ALLOWED: usize = 4;
 
 /// A message with everything that decides its way.
@@ -35,13 +36,13 @@ pub(crate) struct Routing<'a> {
     pub(crate) targets: &'a Targets,
     /// The client that has published it and can be told what became of it.
     pub(crate) publisher: Option<Publisher>,
-    /// It opens an exchange of QoS 2 with this session.
+    /// The message opens an exchange of QoS 2 with this session.
     pub(crate) opens: Option<(QueueId, PacketId)>,
-    /// It is the will that was recorded under this number.
+    /// The message is the will that was recorded under this number.
     pub(crate) will: Option<MessageId>,
 }
 
-/// Who can be told.
+/// The publisher of a message, to which a reply can be sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Publisher {
     /// Its own queue, if its session lasts.
@@ -54,13 +55,13 @@ pub(crate) struct Publisher {
 #[derive(Debug, Clone, Copy)]
 struct Recorded {
     id: MessageId,
-    /// It need not stay in memory.
+    /// Address of the message, which need not stay in memory then.
     address: Option<Address>,
 }
 
-/// What has become of a message.
+/// The result of routing a message.
 pub(crate) struct Routed {
-    /// Somebody has a subscription to it.
+    /// At least one subscription matches the message.
     has_subscriber: bool,
     /// A queue that it went into has grown too much.
     brake: Option<Brake>,
@@ -214,7 +215,7 @@ impl Ledger {
                 let stored = self.retained.set(recorded.id, message);
                 debug_assert_eq!(stored, Stored::Done, "there was room a moment ago");
             } else {
-                // What there was is out of date.
+                // The previous value is out of date.
                 self.retained.clear(message.topic().as_str());
                 add(&self.gauges.retained_refused, 1);
             }
@@ -292,8 +293,8 @@ impl Ledger {
                 || self.retained.shrinks_with(message))
     }
 
-    /// Whether somebody who can be told has to hear that there is no memory for a message. Where memory is short there is
-    /// some for what leaves again at once, as long as there is any.
+    /// Whether a publisher that can be told has to hear that there is no memory for a message. Under memory pressure,
+    /// messages that can be sent immediately are still accepted, as long as any memory is left.
     fn lacks_memory(&self, message: &Message, is_retained: bool, plan: &[Planned]) -> bool {
         if message.qos() == Qos::AtMostOnce {
             return false;
@@ -352,7 +353,7 @@ impl Ledger {
             self.record_room(planned, &mut group);
         }
         group.extend(ended.iter().filter_map(|member| self.end_of(*member)));
-        // Where there is no value, to record that there is none would only take space.
+        // If the topic has no recorded value, a record that clears it would only use space.
         let clears = message.retain() && !is_retained && !is_of_server(message);
         if clears && self.retained.is_on_record(message.topic().as_str()) {
             group.push(Record::Cleared { topic: Cow::Borrowed(message.topic().as_str()) });
@@ -385,7 +386,7 @@ impl Ledger {
 }
 
 impl Ledger {
-    /// What making room comes to.
+    /// Adds the records for making room in a queue.
     fn record_room(&self, planned: &Planned, group: &mut Vec<Record<'_>>) {
         match planned.room {
             // The ends of members are recorded once, however many groups they are the fullest of.
@@ -405,7 +406,7 @@ impl Ledger {
         Some(Record::Ended { session: lasting.incarnation, will: lasting.fate_at_end() })
     }
 
-    /// What was recorded happens. Returns a queue that has grown too much.
+    /// Applies a recorded message to its queues. Returns a queue that has grown too much.
     fn enqueue(
         &mut self,
         routing: &Routing<'_>,
@@ -465,7 +466,7 @@ impl Ledger {
             Owner::Session(session) => session.online.is_some(),
             Owner::Group(group) => group.has_turns(),
         };
-        // Where keys keep their order, it is decided by the message whose turn it is.
+        // A key-ordered group needs the message itself to find its lane: it stays in memory.
         let is_next = line.group().is_some_and(|group| group.lanes.is_some())
             || (takes(&line.owner) && is_near(&line.queue));
         line.push(id, entry(!is_next));
@@ -507,7 +508,7 @@ impl Ledger {
         self.remove_session(id, WillFate::Due);
     }
 
-    /// Gives those who are connected their copies at once.
+    /// Posts the copies for connected subscribers at once.
     fn post_live(&self, message: &Arc<Message>, targets: &Targets, stored: bool, to: &mut impl Effects) {
         let qos = message.qos();
         for (shard, list) in &targets.shards {

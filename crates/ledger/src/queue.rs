@@ -9,15 +9,15 @@ use crate::blocks::Blocks;
 use crate::entry::Entry;
 use crate::record::MessageId;
 
-/// So few gaps are not worth being closed.
+/// Number of gaps that are not worth closing.
 const GAPS_KEPT: usize = 64;
 
 /// A queue of a session or a group. Whatever is done to one message takes the same time on average, however many there
 /// are; to find one in the middle, the logarithm.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// By number, ascending. Where a message was taken from the middle, a gap stays until its turn comes, or there are more
-    /// gaps than messages; the first is no gap.
+    /// Entries by number, ascending. When a message is taken from the middle, a gap stays until its turn comes, or
+    /// until there are more gaps than messages. The first entry is no gap.
     places: Blocks<(MessageId, Option<Entry>)>,
     /// While records are read: messages that came behind later ones, since their records were copied.
     late: BTreeMap<MessageId, Entry>,
@@ -36,7 +36,7 @@ impl Queue {
         self.messages == 0
     }
 
-    /// What its messages take, each counted in every queue that it is in.
+    /// Bytes of its messages. A message counts in each queue that contains it.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -57,7 +57,8 @@ impl Queue {
     /// [`settle`](Self::settle) comes before anything but this and [`remove`](Self::remove).
     pub(crate) fn restore(&mut self, id: MessageId, entry: Entry) -> bool {
         let (bytes, expires) = (entry.size_bytes(), entry.expires());
-        // What stood behind a late one may have been removed since: then it is the last, and is there nevertheless.
+        // The messages behind a late one may have been removed since. Then it is the last, and nevertheless in the
+        // queue.
         let is_late = self.late.contains_key(&id);
         if !is_late && self.places.back().is_none_or(|(last, _)| *last < id) {
             self.places.push_back((id, Some(entry)));
@@ -115,7 +116,7 @@ impl Queue {
         }
     }
 
-    /// Whether the first message, or one about so many places behind it, is on disk alone.
+    /// Whether the first message, or the one about this number of places behind it, is on disk alone.
     pub(crate) fn is_away_within(&self, places: usize) -> bool {
         let last = places.min(self.places.len().saturating_sub(1));
         let is_away = |place: usize| match self.places.get(place) {
@@ -220,7 +221,7 @@ impl Queue {
         }
     }
 
-    /// What is at its place, or the gap.
+    /// Returns the entry with this number, or its gap.
     fn place_mut(&mut self, id: MessageId) -> Option<&mut Option<Entry>> {
         let place = self.places.partition_point(|(other, _)| *other < id);
         let (found, entry) = self.places.get_mut(place)?;

@@ -1,4 +1,4 @@
-//! What the ledger writes down, so that it can be made again from it.
+//! Records of the ledger, from which it can be rebuilt.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,28 +17,28 @@ pub struct Incarnation(pub u64);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub u64);
 
-/// One change of what must survive. Those of one packet are committed together.
+/// One change of the state that must survive. The changes of one packet are committed together.
 ///
 /// A record borrows from the ledger; [`into_owned`](Self::into_owned) makes one that can be kept.
 #[derive(Clone)]
 pub enum Record<'a> {
     /// A session has begun.
     Session {
-        /// Which.
+        /// The incarnation of the session.
         session: Incarnation,
-        /// Whose.
+        /// Client identifier of the session.
         client_id: Cow<'a, str>,
     },
     /// Its client is connected.
     Connected {
-        /// Which.
+        /// The incarnation of the session.
         session: Incarnation,
-        /// So long it is kept after the connection, in seconds; [`u32::MAX`] is for ever.
+        /// Session Expiry Interval, in seconds; [`u32::MAX`] means that the session never expires.
         expiry_secs: u32,
-        /// What the client leaves behind.
+        /// The will of the client.
         will: Option<WillRecord<'a>>,
     },
-    /// It acts for this user from now on. Without such a record a session is anonymous.
+    /// A session acts for this user from now on. Without such a record a session is anonymous.
     Principal {
         /// The session that has the user.
         session: Incarnation,
@@ -70,151 +70,151 @@ pub enum Record<'a> {
     },
     /// Its client is not connected any more.
     Left {
-        /// Which.
+        /// The incarnation of the session.
         session: Incarnation,
-        /// So long it is kept from now on, in seconds; [`u32::MAX`] is for ever.
+        /// Session Expiry Interval from now on, in seconds; [`u32::MAX`] means that the session never expires.
         expiry_secs: u32,
         /// When, in milliseconds since 1970.
         unix_ms: u64,
-        /// What becomes of its will, if it has one.
+        /// The fate of the will, if there is one.
         will: WillFate,
     },
-    /// It is over, with everything it had but a will that is due.
+    /// A session is over, with everything it had but a will that is due.
     Ended {
-        /// Which.
+        /// The incarnation of the session.
         session: Incarnation,
-        /// What becomes of its will, if it has one: it does not wait any more.
+        /// The fate of the will, if there is one: it does not wait any more.
         will: WillFate,
     },
     /// A subscription, or its new options.
     Subscribed {
-        /// Whose.
+        /// The session that has subscribed.
         session: Incarnation,
         /// `$share/{group}/` included.
         filter: Cow<'a, str>,
-        /// What was granted.
+        /// Granted options of the subscription.
         interest: Interest,
     },
     /// The end of a subscription.
     Unsubscribed {
-        /// Whose.
+        /// The session that had the subscription.
         session: Incarnation,
         /// `$share/{group}/` included.
         filter: Cow<'a, str>,
     },
     /// A group has a member that lasts, and is kept from now on.
     Group {
-        /// Which.
+        /// The incarnation of the group.
         group: Incarnation,
         /// With `$share/{group}/`.
         filter: Cow<'a, str>,
     },
     /// A group has lost its last member, and what waited for it.
     GroupEnded {
-        /// Which.
+        /// The incarnation of the group.
         group: Incarnation,
     },
-    /// A message.
+    /// A message is published: it goes into queues, or becomes a retained value.
     Enqueue {
-        /// Its number.
+        /// Number of the message.
         message: MessageId,
-        /// Itself.
+        /// The message as published.
         body: Cow<'a, Arc<Message>>,
         /// The queues that it waits in.
         queues: Cow<'a, [Queued]>,
-        /// It is the retained value of its topic from now on.
+        /// The message is the retained value of its topic from now on.
         is_retained: bool,
     },
     /// A topic has no retained value any more.
     Cleared {
-        /// Which.
+        /// The topic without a value.
         topic: Cow<'a, str>,
     },
     /// A session has published a message of QoS 2 and not released it yet.
     Opened {
-        /// The publisher.
+        /// The session of the publisher.
         session: Incarnation,
-        /// Of its PUBLISH.
+        /// Packet identifier of the PUBLISH.
         packet_id: PacketId,
     },
-    /// It has released it.
+    /// A session has released such a message.
     Closed {
-        /// The publisher.
+        /// The session of the publisher.
         session: Incarnation,
-        /// Of its PUBREL.
+        /// Packet identifier of the PUBREL.
         packet_id: PacketId,
     },
     /// A message is on its way from a session's queue to its client.
     Sent {
-        /// The subscriber.
+        /// The session of the subscriber.
         session: Incarnation,
-        /// Which of its messages.
+        /// Number of the message.
         message: MessageId,
-        /// Of the exchange.
+        /// Packet identifier of the exchange.
         packet_id: PacketId,
     },
     /// A message of QoS 2 has gone from a group to one of its members, who alone may get it from now on.
     Moved {
-        /// From here.
+        /// The group that loses the message.
         group: Incarnation,
-        /// To this session.
+        /// The session that gets the message.
         session: Incarnation,
-        /// Which message.
+        /// Number of the message.
         message: MessageId,
-        /// Of the exchange.
+        /// Packet identifier of the exchange.
         packet_id: PacketId,
         /// As which it is sent.
         granted: Cow<'a, Granted>,
     },
     /// PUBREC has come for a message of QoS 2: it is the client's, and only its identifier is still in use.
     Received {
-        /// The subscriber.
+        /// The session of the subscriber.
         session: Incarnation,
-        /// Of the exchange.
+        /// Packet identifier of the exchange.
         packet_id: PacketId,
     },
     /// An exchange with a subscriber is over.
     Finished {
-        /// The subscriber.
+        /// The session of the subscriber.
         session: Incarnation,
-        /// Of the exchange.
+        /// Packet identifier of the exchange.
         packet_id: PacketId,
     },
     /// A message is in a queue no more: it expired, was dropped, was too large, or a group's member has it.
     Removed {
         /// A session or a group.
         queue: Incarnation,
-        /// Which of its messages.
+        /// Number of the message.
         message: MessageId,
     },
     /// A subscription is to be brought what is retained: a cursor begins.
     Cursor {
-        /// Whose.
+        /// The session that has subscribed.
         session: Incarnation,
-        /// Of its subscription.
+        /// Filter of the subscription.
         filter: Cow<'a, str>,
-        /// What is of QoS 1 or 2 and newer than this message goes to the subscription when it is published.
+        /// Messages of QoS 1 or 2 that are newer than this one go to the subscription when they are published.
         last: MessageId,
     },
-    /// It has come further.
+    /// A cursor has come further.
     CursorMoved {
-        /// Whose.
+        /// The session that has subscribed.
         session: Incarnation,
-        /// Of its subscription.
+        /// Filter of the subscription.
         filter: Cow<'a, str>,
-        /// Where it goes on: a topic with U+0000 in place of `/`.
+        /// The topic at which the cursor continues, with U+0000 in place of `/`.
         from: Cow<'a, [u8]>,
     },
-    /// It is at its end.
+    /// A cursor is at its end.
     CursorDone {
-        /// Whose.
+        /// The session that has subscribed.
         session: Incarnation,
-        /// Of its subscription.
+        /// Filter of the subscription.
         filter: Cow<'a, str>,
     },
     /// A will has waited long enough, before its session has ended.
     WillDue {
-        /// Whose.
+        /// The session of the will.
         session: Incarnation,
     },
     /// A will is due and was not published yet, whatever has become of its session: a will that was recorded when its
@@ -222,7 +222,7 @@ pub enum Record<'a> {
     WillKept {
         /// Its number, as it was recorded when its client connected.
         will: MessageId,
-        /// What will be published.
+        /// The message to publish.
         message: Cow<'a, Arc<Message>>,
     },
     /// The user for whom a will is published. It follows the record of the will in the same group
@@ -251,9 +251,9 @@ pub enum Record<'a> {
 /// A record, and where it can be read again, if it can.
 #[derive(Clone)]
 pub struct Addressed<'a> {
-    /// Itself.
+    /// The record that was read.
     pub record: Record<'a>,
-    /// Where it stands, if that is known, and it is one with a message.
+    /// The address of the record, if it is known and the record contains a message.
     pub address: Option<Address>,
 }
 
@@ -266,13 +266,13 @@ impl<'a> From<Record<'a>> for Addressed<'a> {
 /// A message that is put in queues ([`Record::Enqueue`]) and stays on the disk. It is no topic's retained value.
 #[derive(Debug, Clone)]
 pub struct Away {
-    /// Its number.
+    /// Number of the message.
     pub message: MessageId,
-    /// Where it waits. Nearly every message waits in one queue: then there is nothing to allocate.
+    /// The queue in which the message waits. Nearly every message waits in one queue, which needs no allocation.
     pub queue: Queued,
-    /// Where else.
+    /// Further queues in which the message waits.
     pub others: Vec<Queued>,
-    /// What it would take in memory: as [`Message::size_bytes`].
+    /// Size of the message in memory, in bytes: as [`Message::size_bytes`].
     pub size_bytes: usize,
     /// When it expires, in milliseconds since 1970: as [`Message::expires_unix_ms`].
     pub expires_unix_ms: Option<u64>,
@@ -290,20 +290,20 @@ impl Away {
 pub struct WillRecord<'a> {
     /// Its number until it is published: then it gets another as a message.
     pub id: MessageId,
-    /// What will be published.
+    /// The message to publish.
     pub message: Cow<'a, Arc<Message>>,
-    /// It waits for so long after the connection, in seconds.
+    /// Will Delay Interval after the connection, in seconds.
     pub delay_secs: u32,
 }
 
-/// What becomes of the will of a client that has left.
+/// The fate of the will of a client that has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WillFate {
-    /// It is not published, or there is none.
+    /// The will is not published, or there is none.
     Dropped,
-    /// It waits for its delay.
+    /// The will waits for its delay.
     Waits,
-    /// It is published as soon as that can be.
+    /// The will is published as soon as possible.
     Due,
 }
 
@@ -312,7 +312,7 @@ pub enum WillFate {
 pub struct Queued {
     /// A session or a group.
     pub queue: Incarnation,
-    /// What does not change any more. A group's members each have their own in its place.
+    /// The delivery options, which do not change any more. Each member of a group has its own options instead.
     pub granted: Granted,
 }
 
@@ -321,15 +321,15 @@ pub struct Queued {
 pub struct Granted {
     /// 1 or 2.
     pub qos: Qos,
-    /// RETAIN.
+    /// The RETAIN flag of the PUBLISH packet.
     pub retain: bool,
     /// The identifiers of the subscriptions that it comes for.
     pub identifiers: Identifiers,
 }
 
 impl Record<'_> {
-    /// Whether something is true from here on that is copied as long as it is true. What is only changed or over by a
-    /// record stands in the copy of what has begun it.
+    /// Whether this record begins a fact that is copied as long as it is true. A fact that a record only changes or
+    /// ends is in the copy of the record that has begun it.
     #[must_use]
     pub fn begins_something(&self) -> bool {
         match self {

@@ -14,22 +14,23 @@ use crate::will::DueWill;
 use crate::{Address, Addressed, Away, Effects, Ledger, Record, Settings, UNITS_AT_A_TIME};
 use protocol::Cause;
 
-/// Where a ledger's records come from when it is [made again](Ledger::recover_from).
+/// The source of the records from which a ledger is [rebuilt](Ledger::recover_from).
 pub trait Source<'a> {
-    /// The next record; none at the end. Where bodies are not wanted, a message that can be read again may come without.
+    /// Returns the next record; `None` at the end. If bodies are not wanted, a message that can be read again may come
+    /// without its body.
     fn next_record(&mut self, wants_bodies: bool) -> Option<Recovered<'a>>;
 }
 
-/// What was read of a record.
+/// The parts of a record that were read.
 pub enum Recovered<'a> {
-    /// All of it.
+    /// The record with its message.
     Whole(Addressed<'a>),
     /// A message without itself, and where that can be read again.
     Away(Away, Address),
 }
 
 impl Recovered<'_> {
-    /// What its message takes in memory.
+    /// Memory of the message, in bytes.
     fn body_bytes(&self) -> usize {
         match self {
             Self::Whole(Addressed { record: Record::Enqueue { body, .. }, .. }) => body.size_bytes(),
@@ -72,10 +73,10 @@ impl<'a, I: Iterator<Item: Into<Addressed<'a>>>> Source<'a> for Given<I> {
     }
 }
 
-/// So many records are looked at before the first of them is applied...
+/// Number of records that are read ahead before the first of them is applied, at most.
 const SIGHT: usize = 64;
 
-/// ... or those whose messages take so much memory, and one more.
+/// Bytes of the messages of records that are read ahead, plus one message.
 const SIGHT_BYTES: usize = 1 << 20;
 
 impl Ledger {
@@ -121,7 +122,7 @@ impl Ledger {
         }
     }
 
-    /// Takes those who were connected when the records ended as disconnected, on the record.
+    /// Marks sessions that were connected when the records ended as disconnected, on the record.
     pub(crate) fn settle_some(&mut self, units: &mut usize, now: Now, to: &mut impl Effects) {
         while *units > 0
             && let Some(id) = self.unsettled.pop_front()
@@ -158,7 +159,7 @@ impl Ledger {
 }
 
 impl Replay {
-    /// Everything was read.
+    /// Completes the ledger after all records were read.
     pub(crate) fn finish(mut self, now: Now) -> Ledger {
         let due = std::mem::take(&mut self.due).into_iter();
         let due = due.map(|(id, (message, principal))| DueWill::new(Some(id), message, principal));
@@ -237,7 +238,7 @@ impl Replay {
         }
     }
 
-    /// Down time counts.
+    /// Sets the timer of a session. The time in which the server was down counts.
     fn set_timer(&mut self, id: QueueId, left_unix_ms: u64, now: Now) {
         let lasting = self.ledger.lines.session_mut(id).and_then(|session| session.lasting.as_mut());
         let session = lasting.expect("what was read lasts");

@@ -41,7 +41,7 @@ pub(crate) struct Replay {
     path: Vec<QueueId>,
 }
 
-/// Whose will it is that waits.
+/// The session whose will waits.
 struct Waiting {
     session: Incarnation,
     principal: Arc<Principal>,
@@ -218,7 +218,7 @@ impl Replay {
         Some(claims)
     }
 
-    /// What concerns one session alone.
+    /// Applies a record that concerns one session alone.
     fn apply_to_session(&mut self, record: &Record<'_>) {
         match *record {
             Record::Subscribed { session, ref filter, interest } => {
@@ -231,7 +231,7 @@ impl Replay {
                 }
             }
             Record::Cursor { session, ref filter, last } => {
-                // What was numbered and not recorded is gone, and its numbers are not given again.
+                // Messages that were numbered and not recorded are lost, and their numbers are not given again.
                 self.has_numbered(last);
                 let cursor = Unfinished::new(filter, last);
                 self.lasting_or_begin(session).cursors.insert((&**filter).into(), cursor);
@@ -389,7 +389,7 @@ impl Replay {
         }
     }
 
-    /// Of messages that can be read again no more need to be in memory.
+    /// Whether further messages that can be read again need not be in memory.
     pub(crate) fn is_full(&self) -> bool {
         let Settings { queued_bytes_in_memory, recovered_bytes_in_memory, .. } = self.ledger.settings;
         self.ledger.live.in_memory_bytes() > queued_bytes_in_memory.min(recovered_bytes_in_memory)
@@ -450,7 +450,7 @@ impl Replay {
         line.session_mut().expect("what has no name is kept as a session")
     }
 
-    /// It is kept as a session: nor is it known yet whether it is not a group.
+    /// Returns the line, or begins one as a session: it is not known yet whether it is a group.
     fn nameless_or_begin(&mut self, incarnation: Incarnation) -> &mut Line {
         self.count(incarnation);
         let nobody = &self.nobody;

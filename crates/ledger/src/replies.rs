@@ -16,17 +16,17 @@ const WITHHELD_MS_MAX: u64 = 1_000;
 /// most this much of that. It keeps half of its throughput, whatever the readers do, and however many of them there are.
 const DEBT_MS_MAX: u64 = 1_000;
 
-/// What is committed, how much of it is durable, and who waits for that.
+/// Committed records, how far they are durable, and the answers that wait for this.
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
     committed: Lsn,
     written: Lsn,
     durable: Lsn,
-    /// In the order of what they wait for, which is the order in which they came: answers to connections that wait for
-    /// the sync...
+    /// Answers to connections that wait for the sync, in the order of the records that they wait for, which is the
+    /// order of their arrival.
     held: VecDeque<(Lsn, Answer)>,
-    /// ... and to those that wait for the write alone. A connection is one of either, so that its answers keep their
-    /// order.
+    /// Answers to connections that wait for the write alone. A connection is in one of the two lists, so that its
+    /// answers keep their order.
     held_for_write: VecDeque<(Lsn, Answer)>,
     /// The connections that do not wait for the sync.
     hasty: HashMap<Place, Durability, FixedState>,
@@ -40,7 +40,7 @@ pub(crate) struct Replies {
 pub(crate) struct Answer {
     pub(crate) shard: ShardId,
     pub(crate) reply: Reply,
-    /// It acknowledges a message that went into a queue that had grown too much.
+    /// The queue that had grown too much, if the answer acknowledges a message in it.
     pub(crate) brake: Option<Brake>,
 }
 
@@ -80,12 +80,12 @@ impl Replies {
         copied
     }
 
-    /// Whether everything is durable that was committed so far.
+    /// Whether all records committed up to now are durable.
     pub(crate) fn is_all_durable(&self) -> bool {
         self.durable >= self.committed
     }
 
-    /// A connection has come that waits for so much, or has gone.
+    /// Sets the durability that a new connection waits for, or forgets a connection that has gone.
     pub(crate) fn set_durability(&mut self, place: Place, durability: Durability) {
         match durability {
             Durability::Fsync => drop(self.hasty.remove(&place)),
@@ -102,7 +102,7 @@ impl Replies {
         }
     }
 
-    /// Whether everything that was committed so far is as safe as a connection wants it to be.
+    /// Whether all records committed up to now are as safe as a connection requires.
     pub(crate) fn is_all_safe(&self, place: Place) -> bool {
         self.is_safe(place, self.committed)
     }
@@ -127,7 +127,7 @@ impl Replies {
         if is_lost { Err(ReasonCode::ImplementationSpecificError) } else { Ok(()) }
     }
 
-    /// Keeps an answer until everything that was committed so far is as safe as the connection wants it to be.
+    /// Keeps an answer until all records committed up to now are as safe as the connection requires.
     pub(crate) fn hold(&mut self, place: Place, answer: Answer) {
         let held = match self.durability(place) {
             Durability::Fsync => &mut self.held,
@@ -136,7 +136,7 @@ impl Replies {
         held.push_back((self.committed, answer));
     }
 
-    /// The last record.
+    /// Position of the last committed record.
     pub(crate) fn committed(&self) -> Lsn {
         self.committed
     }
@@ -249,8 +249,8 @@ impl Withheld {
         !brake.beside_others || self.debts.until(place, since_ms, now_ms) <= now_ms + DEBT_MS_MAX
     }
 
-    /// An acknowledgement waits, for the queue for which others of the same connection wait already, or else for this one.
-    /// Where it may not wait, it waits for those before it alone.
+    /// Withholds an acknowledgement, for the queue for which others of the same connection wait already, or else for
+    /// this one. If it may not wait for this queue, it waits only for the acknowledgements before it.
     pub(crate) fn push(&mut self, brake: Option<Brake>, place: Place, reply: Reply, now_ms: u64) {
         let Some(brake) = self.by_connection.get(&place).map(|waits| waits.brake).or(brake) else {
             return debug_assert!(false, "it waits for something");

@@ -1,4 +1,4 @@
-//! Old records written once more, so that the log of them can be cut off at its old end.
+//! Copies of old records, so that the log can be cut off at its old end.
 //!
 //! Whoever keeps the records knows nothing of what they mean: it keeps groups of them in their order, and when it wants
 //! the space of the oldest, it hands those back ([`Keeper::next_to_copy`](crate::Keeper::next_to_copy)). For each the
@@ -6,18 +6,22 @@
 //! that was recorded before them, are durable, the old records are forgotten.
 //!
 //! # Why nothing is lost
-//! Every fact that survives (a session, its name, its presence, its will, a subscription, a cursor, an identifier in use,
-//! a message in a queue or on its way, a retained value, a group) stands on *one record that begins it*, and on later
-//! ones that change it. [`Ledger::copy_some`] of a record that begins a fact copies the fact as it is now, with all its
-//! changes; of a fact that is over, nothing. A record that only changes or ends a fact is never copied: it is younger than
-//! the one that begins it, whose copy has told, or will tell, the outcome. So after a cut each fact that is still true
-//! is begun by some record that was not cut off, and each that is over was ended by a record that is younger than all
-//! that began it: as long as one of these is there, so is the end.
+//! Every fact that survives stands on *one record that begins it*, and on later records that change it. Facts are: a
+//! session, its name, its presence, its will, a subscription, a cursor, an identifier in use, a message in a queue or
+//! on its way, a retained value, and a group.
+//!
+//! [`Ledger::copy_some`] of a record that begins a fact copies the fact as it is now, with all its changes. If the fact
+//! is over, nothing is copied. A record that only changes or ends a fact is never copied. Such a record is younger than
+//! the one that begins the fact, whose copy has told, or will tell, the outcome.
+//!
+//! The result after a cut: each fact that is still true is begun by some record that was not cut off. Each fact that is
+//! over was ended by a record that is younger than all records that began it. As long as one of these is there, the
+//! record of the end is there too.
 //!
 //! A subscription or a cursor is often begun again while it exists. The older records must not be copied too: each would
 //! become a copy, the copies would be copied in turn, and the log would never get shorter. An old record that says something
 //! else than the fact does now (another QoS, or another last message) was followed by the younger one that begins the fact.
-//! So nothing is copied for it.
+//! Nothing is copied for it.
 //!
 //! | fact | begun by | its copy |
 //! |---|---|---|
@@ -26,7 +30,7 @@
 //! | its user | the last `Principal` or `Owner` | the same |
 //! | its client has left | the last `Left` | `Left`, unless its will waits |
 //! | and its will waits | `Connected` | `Connected`, `WillPrincipal`, and the `Left` that is younger than both |
-//! | its will is due | `Connected`, `WillKept` | `WillKept`, `WillPrincipal`: the session may be gone, or connected with another |
+//! | its will is due | `Connected`, `WillKept` | `WillKept`, `WillPrincipal`: the session may be gone, or have another will |
 //! | a subscription, a group | `Subscribed`, `Group` | the same, with the options of today |
 //! | a cursor | `Cursor` | `Cursor`, `CursorMoved` |
 //! | an identifier of QoS 2 in use | `Opened`, `Received` | the same |
@@ -38,26 +42,28 @@
 //! # Why it may be replayed
 //! Replay starts at an arbitrary group of records, and is to end in the state that the ledger was in.
 //!
-//! *Records between the cut and the copy speak of what is not known yet.* Those that begin something begin the session or
-//! group that they name, at whatever mention comes first; its name follows with the copy of `Session` or `Group`, or its
-//! end follows, since it was alive when it was mentioned. Those that change or end what is not known change nothing, for
-//! the copy behind them tells the outcome; but `Moved` begins the session that it moves a known message to. A session whose end was cut off is not mentioned any more: nothing speaks of
-//! it after its end, and what came before was cut off with it. A group may be mentioned after its end, by the copy of a
-//! message that has moved out of it: it is empty again at the end of that copy, and what has no name when the records end
-//! is forgotten.
+//! *Records between the cut and the copy mention things that are not known yet.* A record that begins something begins
+//! the session or group that it names, at the first mention. Its name follows with the copy of `Session` or `Group`, or
+//! its end follows, since it was alive when it was mentioned. A record that changes or ends an unknown thing changes
+//! nothing, because the copy behind it tells the outcome. The exception is `Moved`, which begins the session that it
+//! moves a known message to.
+//!
+//! A session whose end was cut off is not mentioned any more: no record mentions it after its end, and the earlier ones
+//! were cut off with it. A group may be mentioned after its end, by the copy of a message that has moved out of it. The
+//! group is empty again at the end of that copy. A group without a name is forgotten when the records end.
 //!
 //! *A record and its copy are both there*, because the process has ended before the old one was cut off, or because an
-//! old record tells of a fact that a younger one has begun again. The copy finds the fact as it says it is, because
-//! everything that has changed it stands before the copy; so replaying it changes nothing. A message is put into a queue
-//! that it was taken out of (`Sent`, `Moved`), and taken out again by the record behind it in the same group, under the
-//! same identifier.
+//! old record tells of a fact that a younger one has begun again. The copy finds the fact as it says it is, because all
+//! changes of the fact stand before the copy. Replaying the copy therefore changes nothing. A message is put into a
+//! queue that it was taken out of (`Sent`, `Moved`), and taken out again by the record behind it in the same group,
+//! under the same identifier.
 //!
-//! *The process ends in the middle of it.* Groups of records are kept whole, and a copy is one group, or several of a message
-//! with very many queues, each for some of them; copies come behind
-//! everything that they take into account, and old records go when their copies are durable. So what is left is one of:
-//! all old records with some copies, or some old records cut off with all of their copies.
+//! *The process ends in the middle of it.* Groups of records are kept whole. A copy is one group. The copy of a message
+//! with very many queues is several groups, each for some of the queues. Copies come behind everything that they take
+//! into account, and old records go when their copies are durable. The remaining log is one of: all old records with
+//! some copies, or some old records cut off with all of their copies.
 //!
-//! What a copy does change is the order of records. Queues and what is on its way go by the numbers of the messages,
+//! A copy does change the order of records. Queues and what is on its way go by the numbers of the messages,
 //! not by the order of the records; the order in which wills become due is that of their numbers after every restart.
 
 use std::borrow::Cow;
@@ -94,7 +100,7 @@ impl Moved {
         }
     }
 
-    /// It goes on or is over: only its identifier is in use, if that.
+    /// Forgets an exchange that goes on or is over: only its identifier is in use, if at all.
     pub(crate) fn forget(&mut self, exchange: &Exchange) {
         if let (Some(group), State::Own(message, _)) = (exchange.moved_from, &exchange.state) {
             self.messages.remove(&(group, *message));
@@ -102,8 +108,8 @@ impl Moved {
     }
 }
 
-/// What old records have been copied of lately, so that many records of one fact become one. Those of one piece of the
-/// log are enough: what is copied twice stands together the next time.
+/// Facts that were copied from old records lately, so that many records of one fact become one copy. The facts of one
+/// piece of the log are enough: records that are copied twice stand together the next time.
 #[derive(Debug, Default)]
 pub(crate) struct Copied {
     facts: BTreeSet<(Incarnation, Fact)>,
@@ -128,7 +134,8 @@ impl Copied {
     }
 }
 
-/// What a session has, by what tells it apart from others of its kind; a message has a number, and is recorded once.
+/// A fact about a session, by its difference from other facts of the session. Messages are not included: a message has
+/// a number, and is recorded once.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Fact {
     Name,
@@ -140,7 +147,7 @@ enum Fact {
     Received(PacketId),
 }
 
-/// What records speak of, as it is now.
+/// The current state of the things that records mention.
 struct Truth<'a> {
     lines: &'a Lines,
     wills: &'a Wills,
@@ -207,8 +214,8 @@ impl Ledger {
         is_retained: bool,
         to: &mut impl Effects,
     ) -> Result<(), Refusal> {
-        // What has taken its place in memory alone takes it on the record too: where there is no space but for copies,
-        // this is one.
+        // A newer value that is only in memory takes the place of this one in the records too. Its record counts as a
+        // copy, which is accepted when there is only space for copies.
         let latest = self.retained.unrecorded(body.topic()).filter(|_| is_retained);
         let latest = latest.map(|(id, message)| (id, Arc::clone(message)));
         let is_retained = is_retained && self.retained.is_numbered(body.topic(), id);
@@ -271,7 +278,7 @@ impl Ledger {
         }
     }
 
-    /// Where a message is that was in a queue.
+    /// Returns the place of a message that was in a queue.
     fn whereabouts(&mut self, queue: Incarnation, id: MessageId) -> Whereabouts {
         let line = self.lines.named(queue).and_then(|line| self.lines.find_mut(line));
         match line {
@@ -304,8 +311,8 @@ impl Ledger {
 }
 
 impl<'a> Truth<'a> {
-    /// What is true of what a record has begun. Nothing, if it begins nothing, or that is over, or a younger record has
-    /// begun it again.
+    /// Returns the records of the current state of a fact that this record has begun. Empty if the record begins
+    /// nothing, the fact is over, or a younger record has begun it again.
     fn of(&self, record: &'a Record<'_>) -> Vec<Record<'a>> {
         match record {
             Record::Connected { session, will, .. } => self.connected(*session, will.as_ref()),
@@ -435,7 +442,7 @@ impl<'a> Truth<'a> {
     }
 }
 
-/// What a record begins that other records may begin too.
+/// Returns the fact that this record begins, if other records may begin the same fact.
 fn fact(record: &Record<'_>) -> Option<(Incarnation, Fact)> {
     Some(match record {
         Record::Session { session, .. } => (*session, Fact::Name),
@@ -461,9 +468,9 @@ enum Whereabouts {
     Moved(QueueId, PacketId),
 }
 
-/// A copy tells of each queue how the message has left it, which the first record did not: so one group has so few queues
-/// of a message that this is never more than the eighth of a segment that its keeper leaves for it. That costs less than
-/// 256 bytes more a queue, where the message is written again.
+/// Maximum number of queues for one copy of a message. A copy tells for each queue how the message has left it, which
+/// the first record did not. The limit keeps this addition below the eighth of a segment that the keeper reserves for
+/// it. Writing the message again costs less than 256 bytes more for each queue.
 fn queues_at_a_time(body: &Message) -> usize {
     (body.size_bytes() / 256).max(256)
 }

@@ -22,7 +22,7 @@ use crate::session::Session;
 use crate::{Effects, Ledger};
 use protocol::{Claimed, Reply};
 
-/// To look at a filter costs one unit, and one more for each so many bytes.
+/// The look at a filter costs one unit, and one more for each of this number of bytes.
 const BYTES_PER_UNIT: usize = 256;
 
 /// Takes the units that a filter costs. Nothing if they are not left.
@@ -57,7 +57,7 @@ struct Restore {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     Subscriptions,
-    /// Those that have not been brought everything that is retained.
+    /// Subscriptions that have not received all retained messages.
     Unfinished,
 }
 
@@ -80,7 +80,7 @@ impl Restoring {
 }
 
 impl Session {
-    /// Whether its shard can be told all its subscriptions within so many units.
+    /// Whether all its subscriptions can be sent to its shard within this number of units.
     pub(crate) fn is_small(&self, units: usize) -> bool {
         let mut left = units;
         let cursors = self.lasting.iter().flat_map(|lasting| lasting.cursors.keys());

@@ -11,7 +11,7 @@ use wire::Qos;
 
 use crate::record::MessageId;
 
-/// What one entry costs beside its topic and its message.
+/// Bytes of one entry beside its topic and its message.
 const ENTRY_BYTES: usize = 64;
 
 /// The retained messages of a server.
@@ -22,12 +22,12 @@ pub struct Retained {
     values: BTreeMap<Box<[u8]>, Value>,
     /// Without the server's own values.
     bytes: usize,
-    /// What is beside the messages, of all values.
+    /// Bytes of all values beside their messages.
     places_bytes: usize,
     /// The bytes of the messages of topics of which the record has a value.
     recorded_bytes: usize,
     bytes_max: usize,
-    /// Where the sweep for expired values goes on.
+    /// The key at which the sweep for expired values continues.
     swept: Option<Box<[u8]>>,
     /// Values that are in memory only: for want of space the record still says what was there before.
     unrecorded: BTreeSet<MessageId>,
@@ -47,10 +47,10 @@ impl Value {
     }
 }
 
-/// What became of a PUBLISH with RETAIN 1.
+/// The result of storing a PUBLISH with RETAIN 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stored {
-    /// It is the topic's value now, or the topic has none any more if its payload was empty.
+    /// The message is the topic's value now, or the topic has none any more if its payload was empty.
     Done,
     /// There was no room; the topic has no value any more, since the old one is out of date.
     Full,
@@ -78,7 +78,7 @@ pub(crate) struct Upto {
     pub(crate) last: MessageId,
     /// The same for those that are sent at QoS 0, which do not wait while a client is away.
     pub(crate) last_at_most_once: MessageId,
-    /// What the subscription was granted.
+    /// The QoS granted to the subscription.
     pub(crate) granted: Qos,
 }
 
@@ -114,13 +114,13 @@ pub(crate) fn cursor_over_all(filter: TopicFilter<'_>, after: Option<TopicName<'
 /// How far one step of a cursor may go.
 #[derive(Debug, Clone, Copy)]
 pub struct Stride {
-    /// It ends with the message that reaches this size.
+    /// Size of messages in bytes. The message that reaches it is the last of a step.
     pub bytes: usize,
-    /// It ends after looking at as many values.
+    /// Maximum number of values that a step looks at.
     pub visits: usize,
 }
 
-/// What a step of a cursor found.
+/// The result of one step of a cursor.
 #[derive(Debug)]
 pub struct Step {
     /// In the order of their topics.
@@ -148,7 +148,7 @@ impl Retained {
         self.values.is_empty()
     }
 
-    /// What the values take, in bytes, without the server's own.
+    /// Bytes of the values, without the server's own.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -159,7 +159,7 @@ impl Retained {
         self.recorded_bytes
     }
 
-    /// What they take beside their messages, in bytes.
+    /// Bytes of the values beside their messages.
     pub(crate) fn places_bytes(&self) -> usize {
         self.places_bytes
     }
@@ -378,7 +378,7 @@ impl Retained {
     }
 }
 
-/// Where a key lies, seen from a filter.
+/// The position of a key relative to the keys that a filter matches.
 enum Place {
     Match,
     /// No key before this one, and after the one in question, can match.
@@ -422,7 +422,7 @@ fn behind(key: &[u8]) -> Box<[u8]> {
     [key, &[1]].concat().into()
 }
 
-/// Where a cursor goes on behind a topic.
+/// Returns the key at which a cursor continues after a topic.
 pub(crate) fn behind_topic(topic: TopicName<'_>) -> Box<[u8]> {
     successor(&key_of(topic))
 }
@@ -432,7 +432,7 @@ fn successor(key: &[u8]) -> Box<[u8]> {
     [key, &[0]].concat().into()
 }
 
-/// Where the keys that can match begin.
+/// Returns the first key that can match.
 pub(crate) fn first_key(filter: &str) -> Box<[u8]> {
     let literal = filter.split('/').take_while(|level| !matches!(*level, "#" | "+"));
     literal.collect::<Vec<_>>().join("\0").into_bytes().into()

@@ -11,9 +11,9 @@ use crate::{QueueFull, Settings};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Room {
     Enough,
-    /// When so many of the oldest messages are dropped.
+    /// There is room after dropping this number of the oldest messages.
     AfterDropping(usize),
-    /// It does not get the message.
+    /// The queue does not get the message.
     None,
     /// Nor one that may not wait, while nobody is there to have it at once.
     Absent,
@@ -79,9 +79,9 @@ impl Line {
         if fits { Room::AfterDropping(dropped) } else { Room::None }
     }
 
-    /// Whether a group whose queue is full has room. Where keys keep their order, the queue fills for a member that takes
-    /// nothing, although the others go on: then only that member is ended, and the others get what waits for it. Until
-    /// they have taken it, it does not count.
+    /// Whether a group whose queue is full has room. In a key-ordered group, the queue fills for a member that accepts
+    /// nothing, although the others go on. Then only this member is ended, and the others get the messages that wait
+    /// for it. Until they have received these messages, the messages do not count.
     fn room_in(&self, group: &Group, message: &Message, settings: &Settings) -> Room {
         if group.is_ending {
             return Room::Enough;

@@ -2,7 +2,8 @@
 
 use crate::Room;
 
-/// Commands wait so long for space before they are carried out, and refused where there is none, in milliseconds.
+/// Maximum delay of commands that wait for space, in milliseconds. Then they are handled, and refused if there is no
+/// space.
 const WAIT_MS_MAX: u64 = 5_000;
 
 /// How long commands wait because the journal has no space for their records just now. In a burst, a disk takes longer to make
@@ -29,7 +30,7 @@ impl RoomWait {
         }
     }
 
-    /// When whoever waits has to ask again at the latest, although nobody has woken it.
+    /// Returns the latest time at which a waiting thread has to ask again, even if nobody has woken it.
     #[must_use]
     pub fn poll_timeout(&self, now_ms: u64) -> Option<u64> {
         let until_ms = self.since_ms?.saturating_add(WAIT_MS_MAX);

@@ -1,4 +1,4 @@
-//! What the ledger keeps of one session.
+//! State of one session in the ledger.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::presence::Moving;
 use crate::record::{Incarnation, MessageId, WillFate};
 use crate::retained::first_key;
 
-/// Messages on their way to one client take at most so many bytes, beside the first.
+/// Maximum bytes of messages in flight to one client, beside the first.
 const CREDIT_BYTES: usize = 256 * 1024;
 
 /// How many bytes of messages may be on their way to one client, beside the first: little while memory is short, because
@@ -41,7 +41,7 @@ pub(crate) struct Session {
     /// By filter; of a session that ends with its connection, only those it shares.
     pub(crate) subscriptions: BTreeMap<Box<str>, Interest>,
     pub(crate) shares: BTreeMap<QueueId, Share>,
-    /// It has come or gone, and not all groups have heard.
+    /// The session has come or gone, and not all groups know this.
     pub(crate) moving: Option<Moving>,
     pub(crate) online: Option<Box<Online>>,
     pub(crate) in_flight: InFlight,
@@ -56,7 +56,7 @@ pub(crate) struct Session {
 pub(crate) struct Lasting {
     pub(crate) incarnation: Incarnation,
     pub(crate) expiry_secs: u32,
-    /// What it is to be brought of what is retained, by filter.
+    /// Unfinished cursors over retained messages, by filter.
     pub(crate) cursors: BTreeMap<Box<str>, Unfinished>,
     /// Messages of QoS 2 that the client has published and not released.
     pub(crate) unreleased: BTreeSet<PacketId>,
@@ -65,12 +65,13 @@ pub(crate) struct Lasting {
     pub(crate) left_unix_ms: Option<u64>,
     /// While it is offline: when it expires, on the monotonic clock.
     pub(crate) expires_ms: Option<u64>,
-    /// What the timer was set to.
+    /// The time at which the timer is set to expire.
     pub(crate) timer_ms: Option<u64>,
     /// On this connection a change of its subscriptions was refused, which the shard had written to the index: since
     /// then the index is written from here.
     pub(crate) was_refused: bool,
-    /// It was connected when the records that it was made from ended, and that it is not any more is not recorded.
+    /// The session was connected when the records that it was made from ended. The end of this connection is not
+    /// recorded.
     pub(crate) is_unsettled: bool,
 }
 
@@ -80,9 +81,9 @@ pub(crate) struct Share {
     pub(crate) interest: Interest,
     /// The connection on which the group counts it as a member who takes something.
     pub(crate) present: Option<Place>,
-    /// Where it stands in the group's ring of members that take something, if it does.
+    /// Position of the member in the group's ring of members that accept messages, if it is in the ring.
     pub(crate) turn: Option<u64>,
-    /// Where the group stands in the line of those that had something for the member when it took nothing.
+    /// Position of the group in the member's list of groups that had a message when the member accepted none.
     pub(crate) hungry: Option<u64>,
 }
 
@@ -107,7 +108,7 @@ pub(crate) enum Live {
     Since(Place, MessageId),
 }
 
-/// A session's connection.
+/// The connection of a session.
 #[derive(Debug)]
 pub(crate) struct Online {
     pub(crate) place: Place,
@@ -143,7 +144,7 @@ pub(crate) struct PendingWill {
 }
 
 impl Unfinished {
-    /// One that has not begun.
+    /// Makes a cursor that has not begun.
     pub(crate) fn new(filter: &str, last: MessageId) -> Self {
         Self { from: first_key(filter), last, live: Live::SinceOpen, running: None }
     }
@@ -162,12 +163,12 @@ impl Unfinished {
 }
 
 impl Session {
-    /// One that ends with its connection.
+    /// Makes a session that ends with its connection.
     pub(crate) fn clean(subscriber: Arc<Subscriber>, online: Online) -> Self {
         Self { online: Some(Box::new(online)), ..Self::new(subscriber) }
     }
 
-    /// One that does not.
+    /// Makes a session that outlives its connection.
     pub(crate) fn lasting(subscriber: Arc<Subscriber>, incarnation: Incarnation) -> Self {
         Self { lasting: Some(Lasting::new(incarnation)), ..Self::new(subscriber) }
     }
@@ -195,17 +196,17 @@ impl Session {
         self.online.as_deref().filter(|online| online.is_open)
     }
 
-    /// Whether its connection takes a new message, with so many bytes on their way at most.
+    /// Whether its connection accepts a new message, with at most this number of bytes in flight.
     pub(crate) fn takes_new(&self, credit_bytes: usize) -> bool {
         let takes_new = |online: &Online| online.takes_new_behind(0, 0, &self.in_flight, credit_bytes);
         self.online.as_deref().is_some_and(takes_new)
     }
 
     /// Whether one of the subscriptions that match the topic has come here already. The index may lead to one that has
-    /// not: a retained message that is decided before is older than that subscription's cursor, which will find it.
+    /// not: a retained message that is decided before is older than the cursor of this subscription, which will find
+    /// it.
     ///
-    /// Where its subscriptions are so many and so much alike that this is not found out in a bounded number of look-ups,
-    /// one is taken to be known.
+    /// If the subscriptions are too many and too similar for a bounded number of look-ups, one is assumed to be known.
     pub(crate) fn knows_subscription_to(&self, topic: TopicName<'_>) -> bool {
         self.subscriptions.contains_key(topic.as_str())
             || any_matches(&self.subscriptions, topic).unwrap_or(true)

@@ -1,4 +1,4 @@
-//! What bounds a ledger.
+//! Limits of a ledger.
 
 use std::sync::Arc;
 
@@ -10,28 +10,29 @@ use crate::Ledger;
 /// Bounds and choices of a ledger.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Topics and messages that are retained take at most so many bytes.
+    /// Maximum bytes of retained messages and their topics.
     pub retained_bytes_max: usize,
-    /// There are at most so many sessions that outlive their connections; a CONNECT that asks for one more is refused.
+    /// Maximum number of sessions that outlive their connections. A CONNECT that asks for one more is refused.
     pub sessions_max: usize,
-    /// So many messages may wait in one queue...
+    /// Maximum number of messages that wait in one queue.
     pub queue_messages_max: usize,
-    /// ... and so many bytes of them.
+    /// Maximum bytes of the messages that wait in one queue.
     pub queue_bytes_max: usize,
-    /// Messages that wait take about so much of memory, beside those that are about to be sent; what comes on top of it is
-    /// read again when its turn comes, where that is possible.
+    /// Approximate memory of messages that wait, in bytes, beside those that are about to be sent. Further messages are
+    /// read again when their turn comes, if possible.
     pub queued_bytes_in_memory: usize,
     /// The same for a ledger that was just made again from its records, if it is less: most of the time until it is there
     /// would be spent on making messages whose turn is far away.
     pub recovered_bytes_in_memory: usize,
-    /// What happens when there is no room in a queue.
+    /// The action when a queue has no room.
     pub queue_full: QueueFull,
-    /// Acknowledgements are withheld from publishers while a queue has grown by more than so many messages since its
-    /// reader came...
+    /// Acknowledgements are withheld from publishers while a queue has grown by more than this number of messages since
+    /// its reader came.
     pub brake_messages: usize,
-    /// ... or by so many bytes.
+    /// Acknowledgements are withheld from publishers while a queue has grown by more than this number of bytes since
+    /// its reader came.
     pub brake_bytes: usize,
-    /// Which member of a group gets a message.
+    /// The rule by which a message of a group gets its member.
     pub dispatch: Dispatch,
     /// The most groups that one session may be a member of.
     pub shared_subscriptions_max: usize,
@@ -47,7 +48,7 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// What becomes of a message that finds a queue full.
+/// The outcome of a message for a full queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum QueueFull {
     /// The session is ended, or all sessions of the group: a client that is away for too long must not stop a house, and

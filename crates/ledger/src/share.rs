@@ -1,4 +1,4 @@
-//! Who is in a group, and which of its messages go to whom (MQTT 5.0, 4.8.2).
+//! Members of a group, and the distribution of its messages among them (MQTT 5.0, 4.8.2).
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -176,7 +176,7 @@ impl Ledger {
         }
     }
 
-    /// Forgets a group that has no members. What they have in their hands is theirs to finish.
+    /// Forgets a group that has no members. Former members finish their exchanges.
     pub(crate) fn remove_if_empty(&mut self, id: QueueId) {
         if self.lines.group(id).is_none_or(|group| group.members > 0) {
             return;
@@ -524,7 +524,7 @@ impl Ledger {
         };
         if entry.is_recorded() {
             let removed = Record::Removed { queue: group.incarnation, message };
-            // What cannot be recorded may come twice after a restart, whose sessions are others.
+            // If this record is refused, another session may receive the message again after a restart.
             let _ = self.replies.commit(&[removed], to);
         }
         held.entry = None;

@@ -1,4 +1,4 @@
-//! What would survive, in words.
+//! The state that would survive a restart, as text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
@@ -15,9 +15,9 @@ use crate::retained::is_of_server;
 use crate::session::{Lasting, Session};
 
 impl Ledger {
-    /// Everything of the ledger that is in its records, in an order of its own: two ledgers with the same text go on in
-    /// the same way after a restart. Who is connected is left out, and what of it a restart ends. A message that is on disk
-    /// alone is named by its address.
+    /// Returns everything of the ledger that is in its records, in an order of its own: two ledgers with the same text
+    /// go on in the same way after a restart. Connections are left out, and everything that a restart ends. A message
+    /// that is on disk alone is named by its address.
     #[must_use]
     pub fn durable_state(&self) -> String {
         let mut text = String::new();

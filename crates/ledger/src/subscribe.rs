@@ -18,7 +18,7 @@ use crate::session::{Online, Session, Unfinished};
 use crate::{Effects, Ledger, Record};
 use protocol::Reply;
 
-/// What one SUBSCRIBE asks for, as far as it is the ledger's.
+/// The part of one SUBSCRIBE that concerns the ledger.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked<'a> {
     pub(crate) subscriptions: &'a [(Box<str>, Interest)],
@@ -29,13 +29,13 @@ pub(crate) struct Asked<'a> {
 /// Filters of a SUBSCRIBE that are refused, with their places in it.
 type Refused = Vec<(usize, Box<str>)>;
 
-/// What a subscription holds of memory beside its filter, which a group or a retained cursor has once more.
+/// Bytes of memory of a subscription beside its filter, which a group or a retained cursor stores a second time.
 const SUBSCRIPTION_BYTES: usize = 256;
 
 /// The most that a record with a filter takes beside the filter, in bytes.
 const FILTER_RECORD_BYTES: usize = 32;
 
-/// What a subscription to a filter holds of memory, about.
+/// Approximate bytes of memory of a subscription to a filter.
 pub(crate) fn subscription_bytes(filter: &str) -> usize {
     2 * filter.len() + SUBSCRIPTION_BYTES
 }
@@ -119,7 +119,7 @@ impl Ledger {
             return None;
         }
         if group.is_none() {
-            // Who joins a group adds nothing to what a message costs; who begins one does.
+            // A session that joins a group adds nothing to the cost of a message. A session that begins a group does.
             let Begun { groups, of_founder } = self.lines.filters.begun_on_filter_of(filter, id);
             let groups_max = self.settings.groups_per_filter_max;
             if groups >= groups_max || of_founder >= groups_max.div_ceil(2) {
@@ -300,8 +300,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// Ends subscriptions that there are, in pieces that fit into a frame. What was recorded before one is refused has
-    /// ended.
+    /// Ends existing subscriptions, in pieces that fit into a frame. Subscriptions recorded before a piece is refused
+    /// have ended.
     fn end_subscriptions(
         &mut self,
         id: QueueId,
@@ -357,7 +357,7 @@ impl Ledger {
         }
     }
 
-    /// What is not recorded is answered at once.
+    /// Sends an answer. A change that is not recorded is answered at once.
     fn answer_recorded(&mut self, id: QueueId, place: Place, reply: Reply, now: Now, to: &mut impl Effects) {
         let is_recorded = self.lines.session(id).is_some_and(|session| session.lasting.is_some());
         if is_recorded {

@@ -10,11 +10,11 @@ use crate::gauges::{add, shift, subtract};
 use crate::record::MessageId;
 use crate::{Effects, Ledger, Record};
 
-/// Expired messages are looked for this often...
+/// Interval between searches for expired messages, in milliseconds.
 const SWEEP_MS: u64 = 1_000;
-/// ... and this often while retained ones are found...
+/// Interval between searches while retained messages are found, in milliseconds.
 const BUSY_SWEEP_MS: u64 = 10;
-/// ... as many at a time as one step visits.
+/// Maximum number of retained messages that one search visits.
 const VISITS: usize = 1_000;
 /// The most topic names of expired values that one step finds, in bytes, and one more.
 const TOPIC_BYTES: usize = 256 << 10;
@@ -22,7 +22,7 @@ const TOPIC_BYTES: usize = 256 << 10;
 /// written with it do not wait for megabytes.
 const CLEARED_BYTES: usize = 16 << 10;
 
-/// Where the sweep is.
+/// State of the sweep for expired messages.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     next_ms: u64,
@@ -57,7 +57,7 @@ impl Sweep {
 }
 
 impl Ledger {
-    /// One piece of the sweep through the retained messages, and one of the round through the queues.
+    /// Makes one step of the sweep through the retained messages, and one of the round through the queues.
     pub(crate) fn sweep(&mut self, now: Now, to: &mut impl Effects) {
         if now.monotonic_ms >= self.sweep.next_ms {
             let has_found = self.sweep_retained(now, to);
@@ -74,7 +74,7 @@ impl Ledger {
         }
     }
 
-    /// One step through the retained messages. Returns whether it has cleared any.
+    /// Makes one step through the retained messages. Returns whether it has cleared any.
     fn sweep_retained(&mut self, now: Now, to: &mut impl Effects) -> bool {
         let mut has_cleared = false;
         let expired = self.retained.look_for_expired(VISITS, TOPIC_BYTES, now);
@@ -130,7 +130,7 @@ impl Ledger {
                 subtract(&self.gauges.queued_bytes, entry.size_bytes());
             }
             self.unpark(queue);
-            // What has gone may have been on its way from the disk, and what is behind it was not asked for.
+            // The removed message may have been in the middle of a read, and the messages behind it were not requested.
             self.lines.is_ready(queue);
         }
         next

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use base::QueueId;
 
-/// One time for each session that is offline and waits for something: on the monotonic clock, so that nothing happens
-/// because the wall clock jumps.
+/// Timers of sessions that are offline and wait for something. The times are on the monotonic clock, so that nothing
+/// happens because the wall clock jumps.
 #[derive(Debug, Default)]
 pub(crate) struct Timers {
     due: BTreeSet<(u64, QueueId)>,

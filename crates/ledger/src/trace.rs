@@ -1,4 +1,4 @@
-//! A record on one line, for whoever reads what a ledger did: bytes and queues are counted, not listed.
+//! A record on one line, for people who read the work of a ledger: bytes and queues are counted, not listed.
 
 use std::fmt;
 

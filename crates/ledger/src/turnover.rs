@@ -1,4 +1,4 @@
-//! Old records on their way from whoever keeps them to the ledger, which copies what is still true of them.
+//! Old records on their way from their keeper to the ledger, which copies the facts that are still true.
 
 use std::collections::VecDeque;
 
@@ -6,19 +6,20 @@ use base::Now;
 
 use crate::{Effects, Keeper, Ledger, Record};
 
-/// What was handed out to be copied and was not looked at yet. One for each [`Keeper`].
+/// Old records that were handed out for copying and not examined yet. Each [`Keeper`] has its own.
 #[derive(Debug, Default)]
 pub struct Turnover {
     old: VecDeque<Record<'static>>,
 }
 
 impl Turnover {
-    /// Goes on with old records whose space is wanted, about a thousand units of work: takes more when all that it has are
-    /// done with, since that is what asking for more means. It tells the keeper what is live, by which that decides whether
-    /// there is more, and puts the records that wait to be written on the ledger's account. Returns whether it is to be
-    /// called again at once.
+    /// Continues with old records whose space is wanted, about a thousand units of work. It requests more records only
+    /// when all earlier ones are done with, because the request tells the keeper so. It tells the keeper the number of
+    /// live bytes, by which the keeper decides whether there are more records. It also charges the records that wait to
+    /// be written to the ledger's account. Returns whether it is to be called again at once.
     ///
-    /// What can never be copied stays, and nobody waits for it. `keeper` is who keeps the records that go `to` the world.
+    /// A record that can never be copied stays, and nobody waits for it. `keeper` keeps the records that go `to` the
+    /// world.
     pub fn work<E: Effects, K: Keeper + ?Sized>(
         &mut self,
         ledger: &mut Ledger,

@@ -29,7 +29,7 @@ pub(crate) struct Wills {
     refused: VecDeque<DueWill>,
     /// Wills for a receiver at QoS 0 whose output is over its mark.
     held: Held,
-    /// Those of all three that are on the record, each with its user.
+    /// Wills of all three that are on the record, each with its user.
     recorded: BTreeMap<MessageId, Arc<Principal>>,
     /// When the refused wills are tried again; `None` if there are none.
     again_ms: Option<u64>,
@@ -43,7 +43,7 @@ pub(crate) struct DueWill {
     pub(crate) message: Arc<Message>,
     /// The user for whom it is published.
     principal: Arc<Principal>,
-    /// It has found no space at least once.
+    /// The will has found no space at least once.
     pub(crate) was_refused: bool,
     /// From when it has waited for receivers, on the monotonic clock.
     held_from_ms: Option<u64>,

@@ -19,7 +19,7 @@ fn message(topic: &str, payload: &[u8], expiry_secs: Option<u32>) -> Arc<Message
     Arc::new(Message::new(topic, &publish, None, NOW))
 }
 
-/// Everything a filter finds, in steps of so many visits.
+/// Returns everything that a filter finds, in steps of this number of visits.
 fn find(store: &Retained, filter: &str, visits: usize, now: Now) -> Vec<(String, Vec<u8>)> {
     let mut cursor = store.cursor(TopicFilter::new(filter).expect("a filter"), MessageId(u64::MAX));
     let mut found = Vec::new();

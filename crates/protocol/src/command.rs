@@ -19,7 +19,7 @@ pub enum Command {
     /// Records filters that a lasting session has subscribed to, and that are in the index; or the shared filters of
     /// any session. Answered by [`Reply::Recorded`](crate::Reply::Recorded).
     Subscribe {
-        /// The session.
+        /// The session that has subscribed.
         subscriber: Arc<Subscriber>,
         /// Connection of the subscriber.
         connection: ConnectionId,
@@ -33,7 +33,7 @@ pub enum Command {
     /// Ends such subscriptions. The index no longer has them, except those of groups. Answered by
     /// [`Reply::Recorded`](crate::Reply::Recorded).
     Unsubscribe {
-        /// The session.
+        /// The session that has unsubscribed.
         subscriber: Arc<Subscriber>,
         /// Connection of the subscriber.
         connection: ConnectionId,
@@ -55,14 +55,14 @@ pub enum Command {
     /// PUBREC for a message that was delivered with [`Delivered::Session`]. Answered by
     /// [`Reply::Stored`](crate::Reply::Stored) with [`Ticket::PubRel`].
     Received {
-        /// The receiving session.
+        /// The session that has received the message.
         origin: Origin,
         /// Packet identifier of the exchange.
         packet_id: PacketId,
     },
     /// PUBACK, PUBCOMP, or a refusal in PUBACK or PUBREC: the exchange has ended.
     Acknowledged {
-        /// The acknowledged message.
+        /// The message that the client has acknowledged.
         what: Delivered,
         /// Connection of the subscriber.
         connection: ConnectionId,
@@ -123,7 +123,7 @@ pub enum Command {
         /// Connection that received the piece.
         connection: ConnectionId,
     },
-    /// Closes a cursor.
+    /// Closes a cursor over retained messages.
     Close {
         /// Connection of the subscriber.
         connection: ConnectionId,
@@ -175,7 +175,7 @@ pub struct Will {
 pub struct Left {
     /// The session whose connection has ended.
     pub subscriber: Arc<Subscriber>,
-    /// Its connection.
+    /// The connection that has ended.
     pub connection: ConnectionId,
     /// Reason of the end, for the will.
     pub cause: Cause,
@@ -188,7 +188,7 @@ pub struct Left {
 pub enum Cause {
     /// DISCONNECT with 0x00, or a refused CONNECT: the will is not published \[MQTT-3.14.4-3\].
     Normal,
-    /// Any other reason.
+    /// Any other reason: the will is published when it is due, if there is one.
     WithWill,
     /// Another connection has taken the identifier ([`Reply::Evict`](crate::Reply::Evict)).
     TakenOver,

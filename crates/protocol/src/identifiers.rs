@@ -20,21 +20,21 @@ pub struct Origin {
     pub connection: ConnectionId,
 }
 
-/// What a client has acknowledged.
+/// A message that a client has acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivered {
     /// A message with a packet identifier of the ledger.
     Session {
-        /// The session's queue.
+        /// The queue of the session.
         queue: QueueId,
-        /// The identifier.
+        /// Packet identifier of the message.
         packet_id: PacketId,
     },
     /// A message of a group, to a member that numbers its own packets.
     Group {
-        /// The group's queue.
+        /// The queue of the group.
         group: QueueId,
-        /// Which of its messages.
+        /// Number of the message in the queue.
         entry: EntryId,
     },
 }

@@ -8,25 +8,28 @@ use wire::{PacketId, Qos, ReasonCode};
 
 use crate::{CursorId, Delivered};
 
-/// What the ledger tells a shard.
+/// Messages from the ledger to a shard.
 #[derive(Debug)]
 pub enum Reply {
-    /// Somebody else has claimed the identifier: close this connection, then answer [`Command::Left`](crate::Command::Left).
+    /// Another connection has claimed the identifier: close this connection, then answer
+    /// [`Command::Left`](crate::Command::Left).
     Evict {
         /// The one that holds the identifier, or waited for it.
         connection: ConnectionId,
     },
     /// The identifier is this connection's.
     Claimed(Box<Claimed>),
-    /// Before that, of a session with many subscriptions: some of their filters. Answered by [`Command::Restored`](crate::Command::Restored).
+    /// Before that, of a session with many subscriptions: some of their filters. Answered by
+    /// [`Command::Restored`](crate::Command::Restored).
     Restore {
         /// The connection that claims the session.
         connection: ConnectionId,
-        /// Groups included.
+        /// Topic filters, including those of groups.
         filters: Vec<Box<str>>,
     },
     /// After it, if [`Claimed::has_more_unfinished`] says so: some of the subscriptions that have not been brought
-    /// everything that is retained, as [`Claimed::unfinished`] has them. Answered by [`Command::Restored`](crate::Command::Restored).
+    /// everything that is retained, as [`Claimed::unfinished`] has them. Answered by
+    /// [`Command::Restored`](crate::Command::Restored).
     Unfinished {
         /// The connection that has the session.
         connection: ConnectionId,
@@ -37,80 +40,80 @@ pub enum Reply {
     },
     /// The identifier cannot be had: what would have to be recorded cannot be.
     Refused {
-        /// The claimant.
+        /// The connection that has claimed the identifier.
         connection: ConnectionId,
         /// 0x88 or 0x97.
         reason: ReasonCode,
     },
     /// Subscriptions are recorded, or their end is.
     Recorded {
-        /// The subscriber's connection.
+        /// The connection of the subscriber.
         connection: ConnectionId,
-        /// Of the packet that is to be answered.
+        /// Packet identifier of the SUBSCRIBE or UNSUBSCRIBE.
         packet_id: PacketId,
         /// Success, or why it could not be: then nothing has changed in the ledger.
         reason: ReasonCode,
-        /// Of what was to be subscribed to, what is refused because there are too many groups (0x97): its place in the
-        /// command, and its filter.
+        /// Subscriptions that were refused because there are too many groups (0x97): place in the command, and filter.
         refused: Vec<(usize, Box<str>)>,
     },
     /// A publisher's message has got its place in the order; later ones may go straight again.
     Decided {
-        /// The publisher.
+        /// The connection of the publisher.
         connection: ConnectionId,
     },
-    /// What a ticket stands for is durable, or was refused.
+    /// The operation of a ticket is durable, or was refused.
     Stored {
-        /// Who waits.
+        /// The connection that waits for the operation.
         connection: ConnectionId,
-        /// For what.
+        /// The operation, and the packet that answers it.
         ticket: Ticket,
-        /// What the answer says.
+        /// Reason code of the answer.
         reason: ReasonCode,
     },
     /// A message for subscribers on this shard, at once.
     Live {
-        /// The message.
+        /// The message to deliver.
         message: Arc<Message>,
         /// Whom it goes to. Those for whom it is queued too ([`Target::is_queued`]) get it from their queue.
         targets: Arc<[Target]>,
-        /// It is the retained value of its topic now.
+        /// The message is the retained value of its topic now.
         stored: bool,
     },
     /// A message out of a queue.
     Deliver(Box<Deliver>),
     /// After a reconnect: PUBREL is to be sent again \[MQTT-4.4.0-1\].
     Release {
-        /// The subscriber's connection.
+        /// The connection of the subscriber.
         connection: ConnectionId,
-        /// Of the exchange.
+        /// Packet identifier of the exchange.
         packet_id: PacketId,
     },
     /// The session has ended while its client was connected, because its queue was full; or what the connection
     /// waits for can never be durable. Close it.
     Ended {
-        /// The connection.
+        /// The connection to close.
         connection: ConnectionId,
-        /// What it is told: 0x97 or 0x80.
+        /// Reason code for the client: 0x97 or 0x80.
         reason: ReasonCode,
     },
     /// A cursor is open: what is published from now on comes to its subscription live, and the cursor leaves it
     /// out. It waits for [`Command::Credit`](crate::Command::Credit).
     Begun {
-        /// The subscriber's connection.
+        /// The connection of the subscriber.
         connection: ConnectionId,
-        /// Which of its cursors.
+        /// Number of the cursor.
         id: CursorId,
         /// Nothing matches: the cursor is closed already.
         is_over: bool,
     },
     /// One step of a cursor.
     Retained {
-        /// The subscriber's connection.
+        /// The connection of the subscriber.
         connection: ConnectionId,
-        /// Which of its cursors.
+        /// Number of the cursor.
         id: CursorId,
-        /// What it found. For a session that lasts, only what is sent at QoS 0: the rest goes into its queue.
+        /// Messages found in this step. For a lasting session, only those that are sent at QoS 0: the others go into
+        /// its queue.
         messages: Vec<Arc<Message>>,
         /// The cursor is at its end; otherwise it waits for [`Command::Credit`](crate::Command::Credit).
         done: bool,
@@ -139,7 +142,7 @@ impl Reply {
         }
     }
 
-    /// What it holds of memory while it waits, about.
+    /// Approximate memory of the reply while it waits, in bytes.
     #[must_use]
     pub fn weight_bytes(&self) -> usize {
         size_of::<Self>()
@@ -166,18 +169,19 @@ fn weight(subscriptions: &[(Box<str>, Interest)]) -> usize {
     subscriptions.iter().map(|(filter, _)| filter.len() + FILTER_WEIGHT).sum()
 }
 
-/// What a connection gets with its identifier.
+/// The answer to a connection that has got its identifier.
 #[derive(Debug)]
 pub struct Claimed {
-    /// The claimant.
+    /// The connection that has claimed the identifier.
     pub connection: ConnectionId,
-    /// It as others see it: the one that was claimed with, or that of the session which lasts.
+    /// The subscriber that other parts use: the one that was claimed with, or the one of the lasting session.
     pub subscriber: Arc<Subscriber>,
     /// There was a session, and this connection goes on with it.
     pub session_present: bool,
     /// Its subscriptions, groups included; none if they have come bit by bit ([`Reply::Restore`]).
     pub subscriptions: Vec<(Box<str>, Interest)>,
-    /// Those that have not been brought everything that is retained: [`Command::Retained`](crate::Command::Retained) goes on with them.
+    /// Subscriptions that have not received all retained messages: [`Command::Retained`](crate::Command::Retained) goes
+    /// on with them.
     pub unfinished: Vec<(Box<str>, Interest)>,
     /// These come bit by bit ([`Reply::Unfinished`]), and the client is not read before the last has come: until then
     /// nothing about its subscriptions changes.
@@ -189,17 +193,17 @@ pub struct Claimed {
 /// A message out of a queue, on its way to one client.
 #[derive(Debug)]
 pub struct Deliver {
-    /// The subscriber's connection.
+    /// The connection of the subscriber.
     pub connection: ConnectionId,
-    /// What it is in the ledger.
+    /// The message as the ledger knows it.
     pub what: Delivered,
-    /// The message.
+    /// The message to send.
     pub message: Arc<Message>,
-    /// What it is sent with, 1 or 2.
+    /// QoS of the PUBLISH packet, 1 or 2.
     pub qos: Qos,
     /// RETAIN as it is sent.
     pub retain: bool,
-    /// It was sent before, on an earlier connection.
+    /// The message was sent before, on an earlier connection.
     pub dup: bool,
     /// The identifiers of the subscriptions that it comes for.
     pub identifiers: Identifiers,

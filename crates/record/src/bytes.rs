@@ -39,7 +39,7 @@ pub(super) fn put_run(run: &[u8], into: &mut Vec<u8>) {
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
-    /// Those that have been read lately.
+    /// Publishers that have been read lately.
     pub(super) publishers: &'a mut Publishers,
 }
 
@@ -116,8 +116,8 @@ impl<'a> Reader<'a> {
         u32::try_from(self.number()?).map_err(|_| Fault::Number)
     }
 
-    /// How many of something follow, each of which takes so many bytes at least: so a false number is found before
-    /// anything is set aside for it.
+    /// Number of items that follow, each of at least this number of bytes. A false number is thus found before memory
+    /// is allocated for it.
     #[inline]
     pub(super) fn count(&mut self, bytes_min: usize) -> Result<usize, Fault> {
         let count = usize::try_from(self.number()?).map_err(|_| Fault::Truncated)?;
@@ -125,7 +125,7 @@ impl<'a> Reader<'a> {
         if count > left / bytes_min { Err(Fault::Truncated) } else { Ok(count) }
     }
 
-    /// The next so many bytes.
+    /// Returns the next `len` bytes.
     #[inline]
     pub(super) fn take(&mut self, len: usize) -> Result<&'a [u8], Fault> {
         let run = self.bytes[self.at..].get(..len).ok_or(Fault::Truncated)?;

@@ -35,8 +35,8 @@ impl Decoder {
         self.records(bytes).next()?.ok()?.record
     }
 
-    /// The records in `bytes`, which are whole; or what is wrong with them, and then no more. What is set aside for them is
-    /// bounded by the bytes that are there.
+    /// Returns the records in `bytes`, which are whole. After an error there are no more records. The memory for them
+    /// is bounded by the number of bytes.
     pub fn records<'a>(&'a mut self, bytes: &'a [u8]) -> Records<'a> {
         self.records_from(bytes, 0)
     }

@@ -9,7 +9,7 @@ use wire::Utf8Error;
 /// Bytes that are no records: where, and what is wrong there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeError {
-    /// Of the first byte of what is wrong, from the beginning of what was to be decoded.
+    /// Offset of the first wrong byte, from the beginning of the decoded bytes.
     pub offset: usize,
     /// The kind of record it is in, if that can be said.
     pub record: Option<&'static str>,
@@ -22,7 +22,7 @@ pub struct DecodeError {
 /// The faults of bytes that should be a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// They end in the middle of it.
+    /// The bytes end in the middle of the record.
     Truncated,
     /// There is no such kind of record.
     Kind(u8),

@@ -9,7 +9,7 @@ use super::error::Fault;
 /// A power of two. Of more publishers than this some are in memory more than once.
 const SLOTS: usize = 1_024;
 
-/// One place for each hash: the latest holds it.
+/// Publishers by hash: the latest one has the place.
 pub(super) struct Publishers(Box<[Option<Arc<str>>]>);
 
 impl Default for Publishers {
@@ -33,8 +33,8 @@ impl Publishers {
     }
 }
 
-/// Of the last bytes, because identifiers of many clients of one kind differ at their ends. Where clients choose them to
-/// collide, they are merely copied.
+/// Hash of the last bytes, because identifiers of many clients of one kind differ at their ends. If clients choose
+/// identifiers that collide, the identifiers are merely copied.
 fn hash(bytes: &[u8]) -> usize {
     let end = match bytes.last_chunk::<8>() {
         Some(end) => u64::from_le_bytes(*end),

@@ -1,5 +1,5 @@
-//! What a message of QoS 1 or 2 costs a server's session, beside reading, routing and writing it:
-//! `cargo bench -p pondhawk-session`.
+//! Cost of a message of QoS 1 or 2 in a server's session, beside reading, routing and writing it: `cargo bench -p
+//! pondhawk-session`.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -64,7 +64,7 @@ impl Link {
     }
 }
 
-/// Nanoseconds per message.
+/// Returns the nanoseconds per message.
 fn measure(mut window: impl FnMut()) -> f64 {
     window();
     let begin = Instant::now();

@@ -16,7 +16,7 @@ const HOLD_MS_MAX: u64 = 1_000;
 /// Details beside a reason code. Details that the client does not accept are left out.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Details<'a> {
-    /// Explanation for people.
+    /// Explanation of the reason code, for people.
     pub reason_string: Option<Utf8<'a>>,
     /// Another server to use.
     pub server_reference: Option<Utf8<'a>>,

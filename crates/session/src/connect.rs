@@ -13,7 +13,7 @@ use crate::session::State;
 use crate::terms::Terms;
 use crate::{Session, Settings};
 
-/// What a client identifier was claimed with success for.
+/// The result of a successful claim on a client identifier.
 #[derive(Debug, Clone, Copy)]
 pub struct Accepted<'a> {
     /// The client's own identifier, or the one that it is given.
@@ -24,14 +24,14 @@ pub struct Accepted<'a> {
     pub unreleased: &'a [PacketId],
 }
 
-/// What a CONNECT asked for that matters to CONNACK only.
+/// Requests of a CONNECT that matter to CONNACK only.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked {
     /// The server had its own idea of the keep alive.
     keep_alive_is_ours: bool,
     /// The server keeps the session for a shorter time than the client asks for.
     expiry_is_ours: bool,
-    /// It has no client identifier of its own.
+    /// The client has no client identifier of its own.
     is_nameless: bool,
     wants_response_information: bool,
 }
@@ -81,9 +81,9 @@ impl<T> Session<T> {
         self.clean_start
     }
 
-    /// How long the session is kept after the connection, in seconds: 0 not at all, [`u32::MAX`] for ever.
+    /// Returns how long the session is kept after the connection, in seconds: 0 not at all, [`u32::MAX`] for ever.
     ///
-    /// As the settings said when CONNECT came: whoever keeps the session, and CONNACK, say the same.
+    /// The settings at the time of CONNECT decide: the session and CONNACK have the same value.
     #[must_use]
     pub fn expiry_secs(&self) -> u32 {
         self.expiry_secs
@@ -99,8 +99,8 @@ impl<T> Session<T> {
         }
     }
 
-    /// So many messages of QoS 1 and 2 may be under way to the client at a time [MQTT-3.3.4-9], as the settings said when
-    /// CONNECT came.
+    /// Returns the maximum number of messages of QoS 1 and 2 in flight to the client [MQTT-3.3.4-9], from the settings
+    /// at the time of CONNECT.
     #[must_use]
     pub fn window(&self) -> u16 {
         self.window
@@ -201,7 +201,7 @@ fn check_method(connect: &Connect<'_>, settings: &Settings) -> Result<(), Violat
     Err(refused(connect.version(), ConnectRefusal::BadAuthenticationMethod, statements, text))
 }
 
-/// They may be empty, and five bytes on the wire each: a packet that is small enough may have very many.
+/// Checks the number of User Properties. An empty one takes five bytes: a small packet may have very many.
 fn check_user_properties(connect: &Connect<'_>, settings: &Settings) -> Result<(), Violation> {
     let of_will = connect.will.map(|will| will.properties.user_properties);
     let most = settings.connect_user_properties_max;
@@ -260,7 +260,7 @@ pub(crate) fn refused(
     let [statement_5, statement_3] = statements;
     let (statement, answer) = match version {
         Version::V5 => (statement_5, Answer::ConnAck(version, refusal)),
-        // Where no return code fits, nothing is said.
+        // A version without a fitting return code gets no answer.
         _ if refusal.return_code().is_none() => (statement_3, Answer::Nothing),
         _ => (statement_3, Answer::ConnAck(version, refusal)),
     };

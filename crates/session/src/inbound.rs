@@ -55,7 +55,7 @@ enum Stage {
     Accepted,
     /// PUBREC was sent: a repeated PUBLISH is not a new message.
     Received,
-    /// PUBREL has arrived.
+    /// PUBREL has arrived, and PUBCOMP waits for its turn.
     Releasing,
 }
 
@@ -207,7 +207,7 @@ impl Inbound {
         }
     }
 
-    /// Handles a PUBREL.
+    /// Handles a PUBREL, which releases a message of QoS 2.
     pub(crate) fn release(&mut self, packet_id: PacketId) -> Release {
         let Some(exchange) = self.open.get_mut(&packet_id) else { return Release::Unknown };
         match exchange.stage {

@@ -39,13 +39,13 @@ struct Exchange<B> {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Waits for PUBACK.
+    /// PUBLISH of QoS 1 was sent, and waits for PUBACK.
     AtLeastOnce,
-    /// Waits for PUBREC.
+    /// PUBLISH of QoS 2 was sent, and waits for PUBREC.
     ExactlyOnce,
     /// Waits until PUBREL may leave.
     Received,
-    /// Waits for PUBCOMP.
+    /// PUBREL was sent, and waits for PUBCOMP.
     Released,
 }
 
@@ -126,7 +126,7 @@ impl<B> Outbound<B> {
         PubRel::new(packet_id, PubRelReason::Success)
     }
 
-    /// Handles a PUBACK.
+    /// Handles a PUBACK, which ends an exchange of QoS 1.
     pub(crate) fn puback(&mut self, packet_id: PacketId) -> Acknowledged<B> {
         self.end(packet_id, Stage::AtLeastOnce)
     }
@@ -148,7 +148,7 @@ impl<B> Outbound<B> {
         }
     }
 
-    /// Handles a PUBCOMP.
+    /// Handles a PUBCOMP, which ends an exchange of QoS 2.
     pub(crate) fn pubcomp(&mut self, packet_id: PacketId) -> Acknowledged<B> {
         self.end(packet_id, Stage::Released)
     }

@@ -186,7 +186,7 @@ impl<T> Session<T> {
         match self.inbound.as_mut().map_or(Release::Unknown, |inbound| inbound.release(packet_id)) {
             Release::New => Ok(Request::Released { packet_id }),
             Release::Repeated => Ok(Request::None),
-            // What the peer remembers of an exchange that we have finished: it is told, and nothing changes.
+            // The peer remembers an exchange that we have finished: it gets an answer, and nothing changes.
             Release::Unknown => {
                 Ok(Request::Answer(PubComp::new(packet_id, PubRelReason::PacketIdentifierNotFound).into()))
             }
@@ -242,7 +242,7 @@ impl<T> Session<T> {
         settings: &Settings,
     ) -> Result<Request<'p>, Violation> {
         let secs = disconnect.properties.session_expiry_interval_secs;
-        // What CONNECT asked for decides, not what it got.
+        // The expiry that CONNECT has requested decides, not the expiry granted.
         if secs.is_some_and(|secs| secs > 0) && !self.asks_to_last {
             return Err(
                 self.violation("MQTT-3.14.2-1", "a session expiry in DISCONNECT after none in CONNECT")

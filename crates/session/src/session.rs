@@ -39,7 +39,7 @@ pub struct Session<T = u64> {
     pub(crate) partial_bytes: u32,
     pub(crate) counted_bytes: u32,
     pub(crate) version: Option<Version>,
-    /// One and a half times this is the longest silence; 0 is none.
+    /// Keep Alive in seconds. The longest silence is one and a half times this; 0 is none.
     pub(crate) keep_alive_secs: u16,
     /// The largest packet that the client takes.
     pub(crate) packet_bytes_max: Option<NonZeroU32>,
@@ -54,9 +54,9 @@ pub struct Session<T = u64> {
     pub(crate) terms: Terms,
     /// The limits that CONNACK has announced. They hold for the connection whatever the settings say later.
     pub(crate) announced: Announced,
-    /// So many messages of QoS 1 and 2 may be under way to the client.
+    /// Maximum number of messages of QoS 1 and 2 in flight to the client.
     pub(crate) window: u16,
-    // What most sessions do not have is behind a pointer.
+    // Parts that most sessions do not need are behind pointers.
     pub(crate) authentication: Option<Box<Authentication>>,
     pub(crate) incoming_aliases: Option<Box<IncomingAliases>>,
     outgoing_aliases: Option<Box<OutgoingAliases>>,
@@ -67,11 +67,11 @@ pub struct Session<T = u64> {
 /// Limits that a client was told, and that it relies on.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Announced {
-    /// Maximum Packet Size.
+    /// Maximum Packet Size, in bytes.
     pub(crate) packet_bytes_max: u32,
-    /// Receive Maximum.
+    /// Receive Maximum: number of unacknowledged messages of QoS 1 and 2 that the client may send.
     pub(crate) receive_max: u16,
-    /// Topic Alias Maximum.
+    /// Topic Alias Maximum: the highest alias that the client may use.
     pub(crate) topic_alias_max: u16,
 }
 
@@ -91,10 +91,10 @@ pub(crate) enum State {
     Closed,
 }
 
-/// What a packet asks of the world outside its session.
+/// The request of a packet to the world outside its session.
 #[derive(Debug)]
 pub enum Request<'p> {
-    /// Nothing.
+    /// The packet needs no action.
     None,
     /// To be judged by an authenticator; [`Session::authenticated`] takes the answer. Only with
     /// [`Settings::authentication_methods`].
@@ -121,7 +121,8 @@ pub enum Request<'p> {
         /// The identifier of the PUBLISH.
         packet_id: PacketId,
     },
-    /// A message that was received with QoS 2 will not be sent again: [`Ticket::PubComp`](base::Ticket::PubComp) when that is noted.
+    /// A message that was received with QoS 2 will not be sent again: [`Ticket::PubComp`](base::Ticket::PubComp) when
+    /// that is noted.
     Released {
         /// The identifier of the PUBLISH.
         packet_id: PacketId,
@@ -130,8 +131,8 @@ pub enum Request<'p> {
     Disconnect {
         /// As the client gave it; before MQTT 5 it is 0x00.
         reason: DisconnectReason,
-        /// The session is kept for so long, if the client has changed its mind about it; not more than
-        /// [`Settings::session_expiry_secs_max`] or what it was granted.
+        /// New expiry of the session in seconds, if the client has changed it; at most
+        /// [`Settings::session_expiry_secs_max`] and the granted expiry.
         session_expiry_interval_secs: Option<u32>,
     },
 }
@@ -196,7 +197,7 @@ impl<T> Session<T> {
         matches!(self.state, State::Connected)
     }
 
-    /// What the client is held to, in seconds; 0 is nothing.
+    /// Returns the keep alive that the client must keep, in seconds; 0 is none.
     #[must_use]
     pub fn keep_alive_secs(&self) -> u16 {
         self.keep_alive_secs
@@ -208,7 +209,7 @@ impl<T> Session<T> {
         self.packet_bytes_max.map_or(usize::MAX, |max| max.get() as usize)
     }
 
-    /// What its packets must keep to.
+    /// Returns the limits for the packets of the client.
     #[must_use]
     pub fn limits(&self, settings: &Settings) -> Limits {
         let max = match self.state {
@@ -219,7 +220,7 @@ impl<T> Session<T> {
         Limits { max_packet_bytes: max as usize, sender: Some(Role::Client) }
     }
 
-    /// What CONNECT asked for, while it waits for its answer.
+    /// Returns the requests of CONNECT, while it waits for its answer.
     pub(crate) fn asked(&self) -> Option<Asked> {
         match self.state {
             State::Claiming(asked) => Some(asked),
@@ -249,7 +250,7 @@ impl<T> Session<T> {
         }
     }
 
-    /// What it takes to remember what the client has sent, in bytes: topic aliases, and exchanges of QoS 2.
+    /// Returns the memory for topic aliases and exchanges of QoS 2 of the client, in bytes.
     #[must_use]
     pub fn inbound_bytes(&self) -> usize {
         let aliases = self.incoming_aliases.as_ref().map_or(0, |aliases| aliases.size_bytes());

@@ -29,7 +29,7 @@ pub struct Waiting<T = u64> {
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wait {
-    /// The message waits.
+    /// The message waits for the window.
     Waits,
     /// There is no room. The message is lost unless the caller has it.
     Full,

@@ -55,7 +55,7 @@ impl Doors {
         }
     }
 
-    /// Accepts some of those who wait, with the shards that get them.
+    /// Accepts some of the waiting connections, with the shards that get them.
     pub(super) fn accept(
         &mut self,
         scene: &mut Scene,

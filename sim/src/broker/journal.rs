@@ -2,7 +2,7 @@
 
 use ::journal::{Committer, Pace, Preparer, REST_MS};
 
-/// When nothing was committed for so long, nobody else uses the disk much.
+/// When nothing was committed for this long, nobody else uses the disk much, in milliseconds.
 const IDLE_MS: u64 = 1_000;
 
 /// The two threads of a journal.
@@ -15,7 +15,7 @@ pub(super) struct JournalThreads {
     committed_ms: u64,
     /// When something was last prepared.
     prepared_ms: u64,
-    /// The commit that was begun last takes so long.
+    /// Time at which the last commit ends, in milliseconds.
     busy_until_ms: u64,
     /// The same for what sees to the space.
     prepares_from_ms: u64,

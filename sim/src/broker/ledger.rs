@@ -90,7 +90,7 @@ impl LedgerThread {
         }
     }
 
-    /// One turn, with some of what has arrived.
+    /// Runs one turn, with some of the letters that have arrived.
     pub(crate) fn turn(&mut self, witness: &mut Witness, scene: &mut Scene, random: &mut Random) {
         self.is_woken = false;
         let count = random.some_of(self.inbox.len());

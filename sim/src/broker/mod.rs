@@ -34,7 +34,7 @@ use ledger::LedgerThread;
 use outside::{Addressed, Socket};
 use shard::ShardThread;
 
-/// What a process has in its log, and what it could not put there.
+/// Contents of a process's log, and messages that were refused.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Space {
     pub(crate) live_bytes: u64,
@@ -43,11 +43,11 @@ pub(crate) struct Space {
     pub(crate) spares: u64,
     /// Messages that were recorded.
     pub(crate) taken: u64,
-    /// What could not be recorded.
+    /// Messages that could not be recorded.
     pub(crate) refused: u64,
 }
 
-/// A running broker.
+/// A running broker process.
 pub(crate) struct Process {
     shards: Vec<ShardThread>,
     ledger: LedgerThread,
@@ -161,7 +161,7 @@ impl Process {
         has_committed
     }
 
-    /// The thread that sees to the space does nothing for so long.
+    /// Delays the preparing thread by this number of milliseconds.
     pub(crate) fn delay_preparer(&mut self, slow_ms: u64, now_ms: u64) {
         self.journal.prepare_later(now_ms + slow_ms);
     }
@@ -174,7 +174,7 @@ impl Process {
         has_prepared
     }
 
-    /// What there is of space, and what came of it.
+    /// Returns the use of space, and the messages recorded and refused.
     pub(crate) fn space(&self) -> Space {
         let ::journal::Status { log_bytes, segments, spares, .. } = self.ledger.journal().status();
         let load = |gauge: &AtomicUsize| gauge.load(Ordering::Relaxed) as u64;
@@ -257,7 +257,7 @@ impl Process {
         self.ledger.journal().status().recycled
     }
 
-    /// What is wrong with the journal, that is not to be expected of the disk.
+    /// Returns the problems that the journal reports.
     pub(crate) fn trouble(&self) -> ::journal::Trouble {
         self.ledger.journal().log().trouble()
     }
@@ -289,7 +289,7 @@ impl Process {
         (mail, commands, output)
     }
 
-    /// What of the ledger would survive, in words.
+    /// Returns the part of the ledger that would survive a restart, as text.
     pub(crate) fn durable_state(&self) -> String {
         self.ledger.ledger().durable_state()
     }
@@ -304,7 +304,7 @@ impl Process {
         self.gauges.unrecorded.load(Ordering::Relaxed) > 0
     }
 
-    /// Who would not sleep, and why.
+    /// Returns the threads that would not sleep, and the reasons.
     pub(crate) fn busy(&mut self, scene: &Scene) -> String {
         let shards = self.shards.iter().map(|shard| format!("{:?}; ", shard.busy(scene)));
         let ledger = self.ledger.is_awake(scene.now.monotonic_ms);

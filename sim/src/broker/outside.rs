@@ -80,7 +80,7 @@ impl Drop for Socket {
     }
 }
 
-/// Where a letter goes.
+/// The receiver of a letter.
 pub(crate) enum Addressed {
     Shard(ShardId, Letter<Socket>),
     Ledger(ToLedger),
@@ -150,7 +150,7 @@ impl Host for Outside {
         self.outbox.push_back(Addressed::Ledger(letter));
     }
 
-    /// What others post while the turn runs may arrive in the next one.
+    /// Letters that others post while the turn runs may arrive in the next one.
     fn take_letters(&mut self, into: &mut Vec<Letter<Socket>>) {
         let count = self.random.some_of(self.inbox.len());
         into.extend(self.inbox.drain(..count));

@@ -90,7 +90,7 @@ impl ShardThread {
         self.body.fullest_output_bytes()
     }
 
-    /// One turn. How much the poller tells of what has happened is left to chance, and in which order.
+    /// Runs one turn. Chance decides how many events the poller reports, and in which order.
     pub(crate) fn turn(&mut self, scene: &mut Scene, random: &mut Random) {
         self.body.begin(scene.now);
         if let Some(doors) = &mut self.doors {

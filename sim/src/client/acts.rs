@@ -1,4 +1,4 @@
-//! What a client does when it has its turn.
+//! Actions of a client in its turn.
 
 use session::Details;
 use session::client::{Outgoing, Publishing as Sending};
@@ -14,7 +14,7 @@ use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::scene::Scene;
 
-/// So much may wait to be read by the broker before a client stops writing.
+/// Maximum bytes that the broker has not read, before a client stops writing.
 const UNREAD_BYTES_MAX: usize = 2_000;
 
 /// The same under a load.
@@ -31,7 +31,7 @@ struct Draft {
     expires_secs: Option<u32>,
 }
 
-/// What clients are up to.
+/// The kinds of actions that clients choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mood {
     /// Everything that is allowed, and connections that end in all ways.
@@ -41,7 +41,7 @@ pub(crate) enum Mood {
 }
 
 impl Client {
-    /// One act. Whether there was anything to do.
+    /// Makes one act. Returns whether there was anything to do.
     pub(crate) fn act(
         &mut self,
         mood: Mood,
@@ -211,7 +211,7 @@ impl Client {
         }
     }
 
-    /// One large message of the load, if there is an answer to all before it. Returns how long it is.
+    /// Publishes one large message of the load, if all earlier ones are answered. Returns its length.
     pub(crate) fn load(&mut self, topic: usize, scenario: &Scenario, scene: &mut Scene) -> usize {
         let Some(link) = self.link.filter(|_| self.protocol.is_connected()) else { return 0 };
         if self.protocol.waiting_messages() > 0 || scene.network.client_waits_bytes(link) > LOAD_BYTES_MAX {
@@ -307,7 +307,7 @@ impl Client {
         }
     }
 
-    /// Acknowledges so many of the messages that have come, in their order.
+    /// Acknowledges this number of the received messages, in their order.
     fn acknowledge(&mut self, messages: usize, scene: &mut Scene) {
         for _ in 0..messages.min(self.unacknowledged.len()) {
             let Some((receipt, delivery)) = self.unacknowledged.pop_front() else { break };

@@ -24,7 +24,7 @@ use watch::{Watch, message_of};
 
 pub(crate) use acts::Mood;
 
-/// So long a client waits that was turned away.
+/// Delay before a client that was turned away connects again, in milliseconds.
 const REST_MS: u64 = 100;
 
 /// Whether a client has a user, whose password it knows.
@@ -50,11 +50,12 @@ pub(crate) struct Client {
     /// CONNECT was sent for a session of which nothing was heard: there may be one or not, so that the next begins anew.
     is_unsure: bool,
     requests: Vec<(PacketId, Request)>,
-    /// What it has subscribed to, as far as it knows.
+    /// Filters of its subscriptions, as far as it knows.
     filters: Vec<usize>,
     watch: Watch,
     identifiers: u32,
-    /// Where it has given up waiting for CONNACK: there it comes again, so that the broker sees its attempts in their order.
+    /// The shard at which it has given up waiting for CONNACK. It connects there again, so that the broker sees its
+    /// attempts in their order.
     shard: Option<usize>,
     /// Not before that it tries to connect again.
     rests_until_ms: u64,
@@ -62,7 +63,7 @@ pub(crate) struct Client {
     pub(crate) payload_bytes_max: usize,
 }
 
-/// What a SUBSCRIBE or UNSUBSCRIBE was about.
+/// The filters of a SUBSCRIBE or UNSUBSCRIBE.
 #[derive(Debug)]
 enum Request {
     Subscribe(Vec<(SpanNo, usize)>),
@@ -117,7 +118,7 @@ impl Client {
         }
     }
 
-    /// What is not finished, in words.
+    /// Returns a description of unfinished exchanges, if there are any.
     pub(crate) fn unfinished(&self) -> Option<String> {
         let client = &self.profile.client_id;
         let (in_flight, waiting) = (self.protocol.in_flight(), self.protocol.waiting_messages());
@@ -132,8 +133,8 @@ impl Client {
         }
     }
 
-    /// What is not finished when the journal has failed, although everybody is well: nobody waits for an answer any more,
-    /// and whose sessions end with their connections needs no disk.
+    /// Returns a description of unfinished exchanges after a failure of the journal, although everything else is well.
+    /// Nobody waits for an answer any more. A client whose session ends with its connection needs no disk.
     pub(crate) fn unfinished_without_disk(&self) -> Option<String> {
         let needs_disk = self.profile.expiry_secs > 0;
         self.unfinished().filter(|_| self.protocol.is_connected() || !needs_disk)
@@ -347,7 +348,7 @@ impl Client {
                 self.watch.acknowledged(packet_id);
             }
             Event::Published { tag, reason, .. } => {
-                // What PUBREC has promised, PUBCOMP does not take back.
+                // PUBCOMP does not revoke the acknowledgement of PUBREC.
                 if reason != ReasonCode::PacketIdentifierNotFound {
                     scene.oracle.acknowledged(tag, reason);
                 }

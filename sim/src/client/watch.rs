@@ -6,21 +6,21 @@ use wire::{Delivery, Packet, PacketId, PubAckReason, Publish, Qos};
 
 use crate::oracle::MessageNo;
 
-/// What is known of one client.
+/// The state of one client's exchanges.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
-    /// What the broker has sent on this connection and the client has not finished with.
+    /// Messages that the broker has sent on this connection, and the client has not finished with.
     in_use: BTreeMap<PacketId, Option<MessageNo>>,
-    /// What the client has said PUBREC to, on any connection of the session, and not PUBCOMP.
+    /// Messages that the client has answered with PUBREC, on any connection of the session, and not with PUBCOMP.
     received: BTreeMap<PacketId, Option<MessageNo>>,
-    /// What the client has published in this session and not heard of.
+    /// Messages that the client has published in this session, and that were not acknowledged.
     sent: BTreeMap<PacketId, Option<MessageNo>>,
     /// PUBACKs and PUBRECs that the broker owes on this connection, in their order.
     acks_owed: VecDeque<PacketId>,
     recs_owed: VecDeque<PacketId>,
     comps_owed: usize,
     pings_owed: usize,
-    /// So many may be under way to the client.
+    /// Maximum number of messages in flight to the client.
     window: usize,
 }
 
@@ -51,7 +51,7 @@ impl Watch {
         self.sent.values().copied().flatten()
     }
 
-    /// What the broker has not answered, in words.
+    /// Returns a description of packets that the broker has not answered.
     pub(crate) fn owed(&self) -> Option<String> {
         let Self { acks_owed, recs_owed, comps_owed, pings_owed, .. } = self;
         let is_owed = acks_owed.len() + recs_owed.len() + comps_owed + pings_owed > 0;

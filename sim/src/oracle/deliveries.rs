@@ -1,4 +1,4 @@
-//! What clients get: only what they have subscribed to, as often and in the order that is promised.
+//! Deliveries to clients: only the messages that they have subscribed to, in the promised number and order.
 
 use wire::Qos;
 
@@ -55,7 +55,8 @@ impl Oracle {
             // Sent again by the server, it may be older than what was seen last; by its publisher, it is the newest.
             self.note_value(to, topic, Some(no), Some(qos).filter(|_| !delivery.dup));
         } else {
-            // Where others of its topic are not retained, the value that a subscription brings may be older than they are.
+            // If not all messages of the topic are retained, the value for a new subscription may be older than the
+            // last message.
             if !(delivery.retain && self.has_plain) {
                 self.check_order(to, no, qos, sender_has_ended)?;
             }
@@ -158,8 +159,8 @@ impl Oracle {
         plain + groups.len() + asks.count()
     }
 
-    /// What one client publishes to one topic with one QoS comes in its order [MQTT-4.6.0-5, -6]. Groups are no ordered
-    /// topics where members take turns: what a member gives back comes later.
+    /// Checks the order: messages of one client to one topic with one QoS arrive in their order [MQTT-4.6.0-5, -6].
+    /// Groups whose members take turns are no ordered topics: a message that a member gives back comes later.
     fn check_order(
         &mut self,
         to: SessionNo,
@@ -189,8 +190,8 @@ impl Oracle {
         }
     }
 
-    /// Whether everything that the session gets of a topic comes from one group that keeps it in order. Where it has been
-    /// granted another QoS since, it gets with that one what it had not acknowledged, again.
+    /// Whether everything that the session gets of a topic comes from one group that keeps it in order. If another QoS
+    /// was granted since, unacknowledged messages are sent again with the new one.
     fn is_of_one_ordered_group(&self, session: &Session, topic: usize) -> bool {
         let mut matching = session.spans.iter().filter(|span| self.matches[span.wish.filter][topic]);
         let first = matching.next().map(|span| (span.wish.filter, span.wish.qos));
@@ -207,13 +208,13 @@ impl Oracle {
                 && span.surely_covers(message.published, read)
                 && span.wish.qos >= qos
         });
-        // Where it has been granted another QoS since, the first copies may be under way still with that one.
+        // If another QoS was granted since, the first copies may still be in flight with the old one.
         let has_one_qos = session
             .spans
             .iter()
             .filter(|span| self.leads_to(span, session, message))
             .all(|span| span.wish.qos.min(message.qos) == qos);
-        // What is of QoS 0 does not wait for a session that is away.
+        // Messages of QoS 0 do not wait for a session that is away.
         let waits = qos > Qos::AtMostOnce || !session.lasts;
         had_subscribed && has_one_qos && waits && !message.expires && !self.has_refused()
     }

@@ -37,7 +37,7 @@ type Tick = u64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct MessageNo(pub(crate) u32);
 
-/// What is known of a message.
+/// Facts about a message.
 #[derive(Debug)]
 struct Message {
     publisher: usize,
@@ -46,7 +46,7 @@ struct Message {
     retain: bool,
     is_empty: bool,
     expires: bool,
-    /// Of its topic and its payload.
+    /// Bytes of its topic and its payload.
     bytes: usize,
     published: Tick,
     /// The connection that it was published on, if there was one.
@@ -55,12 +55,12 @@ struct Message {
     /// The first delivery to any client.
     delivered: Option<Tick>,
     is_refused: bool,
-    /// It was under way when a connection ended: it may have come twice.
+    /// The message was in flight when a connection ended: it may have come twice.
     may_be_repeated: bool,
     will: Option<Will>,
 }
 
-/// What is known of a message that is a will.
+/// Facts about a message that is a will.
 #[derive(Debug)]
 struct Will {
     delay_secs: u32,
@@ -78,7 +78,7 @@ pub(crate) struct Publishing {
     pub(crate) retain: bool,
     pub(crate) is_empty: bool,
     pub(crate) expires: bool,
-    /// Of its topic and its payload.
+    /// Bytes of its topic and its payload.
     pub(crate) bytes: usize,
     pub(crate) link: Option<LinkId>,
 }
@@ -97,7 +97,7 @@ pub(crate) struct Oracle {
     is_shared: Vec<bool>,
     /// Not all messages of topics that have retained values are retained.
     has_plain: bool,
-    /// What a publisher sends to a group keeps its order.
+    /// Messages from one publisher to a group keep their order.
     is_key_ordered: bool,
     /// How often the process has ended without warning.
     crashes: usize,
@@ -113,7 +113,7 @@ pub(crate) struct Oracle {
     /// Messages that were not retained, in processes that are gone.
     not_retained_before: usize,
     refused_before: bool,
-    /// Of the ledger of this process.
+    /// Levels and counters of the ledger of this process.
     gauges: Option<Arc<Gauges>>,
     /// The journal of this process has failed, or of one before it: what that has said may be read much later.
     has_journal_failed: bool,
@@ -188,7 +188,7 @@ impl Oracle {
     }
 }
 
-/// What publishers do and hear.
+/// Events of publishers: publications and acknowledgements.
 impl Oracle {
     /// A client publishes, or hands over a message that will be published when it can be.
     pub(crate) fn published(&mut self, publishing: Publishing) -> MessageNo {

@@ -1,5 +1,5 @@
-//! Who is connected, as the broker tells it: one connection for each client identifier, and sessions that end for a
-//! reason.
+//! Connected clients, as the broker reports them: one connection for each client identifier, and sessions that end for
+//! a reason.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{MessageNo, Oracle, Tick};
 use crate::network::LinkId;
 use crate::scenario::{SHARDS_MAX, Scenario};
 
-/// What the broker has told.
+/// Reports of the broker about clients.
 #[derive(Debug)]
 pub(super) struct Presence {
     clients: Vec<Client>,

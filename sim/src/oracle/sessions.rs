@@ -28,7 +28,7 @@ pub(super) struct Session {
     receipts: Vec<[u8; 4]>,
     /// The last message that was new, by publisher, topic, and the QoS that it was published and delivered with.
     pub(super) last: BTreeMap<(usize, usize, Qos, Qos), MessageNo>,
-    /// What each topic ended with, by topic.
+    /// The last value of each topic, by topic.
     pub(super) values: BTreeMap<usize, Value>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Value {
     pub(super) qos: Option<Qos>,
 }
 
-/// What a client asks for in a SUBSCRIBE.
+/// One subscription of a SUBSCRIBE packet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wish {
     pub(crate) filter: usize,
@@ -150,7 +150,7 @@ impl Oracle {
         SpanNo(spans.len() - 1)
     }
 
-    /// SUBACK has come.
+    /// SUBACK has arrived for a subscription.
     pub(crate) fn subscribed(&mut self, session: SessionNo, no: SpanNo, granted: Option<Qos>) {
         let tick = self.next_tick();
         let spans = &mut self.sessions[session.0].spans;

@@ -1,4 +1,4 @@
-//! What must be true when everybody is well and nothing is under way any more.
+//! Conditions that must be true when everything works and nothing is in flight any more.
 
 use wire::{Qos, RetainHandling};
 
@@ -24,8 +24,8 @@ pub(super) struct Missed {
 }
 
 impl Oracle {
-    /// Everything that was promised has been kept. `dropped`: so many copies did not arrive because they had expired,
-    /// because their reader was slow, or the process full.
+    /// Checks that all promises were kept. `dropped` is the number of copies that did not arrive because they had
+    /// expired, because their reader was slow, or because the process was full.
     pub(crate) fn settle(&mut self, standings: &[Standing], dropped: u64) {
         let alive: Vec<SessionNo> = standings.iter().filter_map(|standing| standing.session).collect();
         let mut missed = Vec::new();
@@ -47,7 +47,7 @@ impl Oracle {
         }
     }
 
-    /// What needs no disk arrives without one: what is published to sessions that end with their connections.
+    /// Messages that need no disk arrive without one: those for sessions that end with their connections.
     pub(crate) fn settle_flowing(&mut self, standings: &[Standing], dropped: u64) {
         let is_clean = |session: &SessionNo| !self.sessions[session.0].lasts;
         let alive: Vec<SessionNo> =
@@ -55,10 +55,10 @@ impl Oracle {
         for number in 0..self.messages.len() {
             let no = MessageNo(u32::try_from(number).expect("a run is short"));
             if self.message(no).will.is_some() {
-                // It waits until it can be recorded for those who are away.
+                // It waits until it can be recorded for sessions that are away.
                 continue;
             }
-            // What a group owes may be owed by a member that needs the disk.
+            // A message that a group owes may be owed by a member that needs the disk.
             if let Err(finding) = self.settle_message(no, &alive, standings, dropped, &mut Vec::new()) {
                 return self.fail(format!("without a disk {finding}"));
             }
@@ -257,7 +257,7 @@ impl Oracle {
         }
     }
 
-    /// Who was subscribed all the time has seen the winner last, if there was room for it.
+    /// A client that was subscribed all the time has seen the winner last, if there was room for it.
     fn settle_values(
         &self,
         topic: usize,
@@ -274,7 +274,7 @@ impl Oracle {
         if drops > 0 || dropped > 0 || !all_retained.into_iter().all(is_plain) {
             return Ok(());
         }
-        // What is of QoS 0 does not wait for a session that is away.
+        // Messages of QoS 0 do not wait for a session that is away.
         let may_be_missed = self.messages.iter().any(|m| m.topic == topic && m.qos == Qos::AtMostOnce);
         let alive = standings.iter().filter_map(|standing| standing.session);
         for session in alive.map(|session| &self.sessions[session.0]) {

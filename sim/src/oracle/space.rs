@@ -1,19 +1,19 @@
-//! What a bound on the log must not cost: where there is little that is live, nobody is refused for long, and the log is
-//! no longer than it may be, and not much longer than it has to be when nothing happens.
+//! Limits on the cost of a bounded log. While few records are live, no message is refused for long. The log is never
+//! longer than its limit, and not much longer than necessary when nothing happens.
 
 use journal::{SEGMENTS_BEYOND_LIMIT, Settings};
 
 use crate::broker::Space;
 
-/// So long somebody may be refused, in milliseconds...
+/// Maximum time for which records may be refused, in milliseconds, if everybody had enough turns meanwhile.
 const REFUSED_MS: u64 = 5_000;
-/// ... if everybody has had so many turns meanwhile.
+/// Number of rounds in which everybody must have had a turn before a refusal is a failure.
 const REFUSED_TURNS: u64 = 20;
-/// A limit has so many of the shortest segments at least.
+/// Minimum limit, in segments of the shortest length.
 const SEGMENTS_MIN: u64 = 8;
-/// A limit has so many of the shortest segments at least where half of it may be live.
+/// Minimum limit of a log of which half may be live, in segments of the shortest length.
 const SEGMENTS_OF_HALF: u64 = 32;
-/// What is in the directory beside segments, in bytes.
+/// Bytes in the directory beside segments.
 const OTHER_BYTES: u64 = 4_096;
 
 /// The judge of the space.
@@ -24,12 +24,12 @@ pub(crate) struct SpaceJudge {
     is_fair: bool,
     /// With more that is live there is no promise either.
     live_bytes_most: u64,
-    /// What the directory may take: more than the limit if an operator has lowered that.
+    /// Maximum bytes of the directory: more than the limit if an operator has lowered it.
     allowed_bytes: u64,
     /// When somebody was refused for the first time since something was taken.
     refused: Option<Refused>,
     before: Space,
-    /// Of everybody.
+    /// Number of rounds in which everybody had a turn.
     turns: u64,
 }
 
@@ -40,7 +40,7 @@ struct Refused {
 }
 
 impl SpaceJudge {
-    /// A process begins, possibly with other settings, on a directory that takes so much.
+    /// A process begins, possibly with other settings, on a directory of this size.
     pub(crate) fn begin(&mut self, settings: &Settings, begun_bytes: u64) {
         let limit_bytes = settings.disk_bytes_max;
         let is_fair = limit_bytes >= SEGMENTS_MIN * u64::from(settings.segment_bytes_min);
@@ -59,8 +59,8 @@ impl SpaceJudge {
         self.turns += 1;
     }
 
-    /// The directory takes so much now. If copies of the oldest segment, or records that free space,
-    /// find no space, there may be some more segments for a while. Without them there would never be space again.
+    /// Checks the size of the directory. If copies of the oldest segment, or records that free space, find no space,
+    /// there may be some more segments for a while. Without them there would never be space again.
     ///
     /// # Errors
     /// More than it may.
@@ -97,8 +97,8 @@ impl SpaceJudge {
         ))
     }
 
-    /// Whether messages may be refused for as long as nobody takes what is kept: so much of the limit is live, or the limit
-    /// is so low.
+    /// Whether messages may be refused until clients receive stored messages: too much of the limit is live, or the
+    /// limit is too low.
     pub(crate) fn may_refuse(&self, space: Space) -> bool {
         !self.is_fair || space.live_bytes > self.live_bytes_most
     }
@@ -146,7 +146,7 @@ mod tests {
     const HAPPY: Space =
         Space { live_bytes: 100_000, log_bytes: 500_000, segments: 5, spares: 2, taken: 1, refused: 0 };
 
-    /// Of a process with a limit, whose directory has taken so much before.
+    /// Makes the judge of a process with a limit, whose directory had this size before.
     fn judge(begun_bytes: u64) -> SpaceJudge {
         let mut judge = SpaceJudge::default();
         let settings =
@@ -164,7 +164,7 @@ mod tests {
         assert!(judge.takes(LIMIT_BYTES + (256 << 10), 64 << 10).is_err());
     }
 
-    /// What is said of a second refusal so many milliseconds and turns after the first.
+    /// Returns the judgement about a second refusal, this number of milliseconds and turns after the first.
     fn second(space: Space, is_hindered: bool, ms: u64, turns: u64) -> Result<(), String> {
         let mut judge = judge(0);
         assert_eq!(judge.look(Space { refused: 1, ..space }, is_hindered, 7), Ok(()));
@@ -183,7 +183,8 @@ mod tests {
         assert!(second(Space { live_bytes, ..HAPPY }, false, ms, turns).is_ok(), "there is no room");
     }
 
-    /// Of many segments half may be live, of few a third, and of fewer than eight nothing is promised.
+    /// Half of a limit of many segments may be live, a third of one of few segments; with fewer than eight segments
+    /// nothing is promised.
     #[test]
     fn refusals_are_excused_by_what_is_live_beside_the_limit() {
         let may_refuse = |segments: u64, live_percent: u64| {

@@ -1,4 +1,4 @@
-//! What the judge must find, and what it must let pass.
+//! Findings that the judge must report, and events that it must accept.
 
 use ledger::QueueOf;
 use wire::RetainHandling;
@@ -115,8 +115,8 @@ fn an_older_value_may_come_behind_a_newer_one_that_was_lost_with_its_process() {
     }
 }
 
-/// A member of a group is gone, and its broker is not told: it may give that member messages that end with its session, until
-/// the client comes back. What is published later is owed to the others.
+/// A member of a group is gone, and its broker is not told: it may give this member messages that end with its session,
+/// until the client comes back. Messages that are published later must reach the others.
 #[test]
 fn a_group_may_lose_a_message_to_a_member_that_has_vanished_until_that_comes_back() {
     for comes_back in [false, true] {

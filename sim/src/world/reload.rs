@@ -22,8 +22,8 @@ impl World {
         }
     }
 
-    /// Reloads go on when nothing changes any more, and the last one is of the configuration that the run has begun with. Returns
-    /// whether there was anything to do.
+    /// Reloads go on when nothing changes any more, and the last one is of the configuration that the run has begun
+    /// with. Returns whether there was anything to do.
     pub(super) fn end_reloads(&mut self) -> bool {
         let (Some(operator), Some(process)) = (&mut self.operator, &mut self.process) else { return false };
         let is_busy = operator.go_on(process, &mut self.scenario, &mut self.scene);

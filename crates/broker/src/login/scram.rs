@@ -25,7 +25,7 @@ pub(crate) struct Authenticating {
     identity: Identity,
     /// The proof of a client that is gone is not checked. `None` until there is one.
     _wish: Option<Wish>,
-    /// Of the exchange, and of the will in CONNECT.
+    /// The memory of the exchange, and of the will in CONNECT.
     _charges: [Charge; 2],
 }
 

@@ -22,7 +22,7 @@ fn is_open(world: &mut World, peer: Peer) -> bool {
     !world.socket(peer).closed
 }
 
-/// What has arrived is read.
+/// Reads bytes that have arrived.
 fn read(world: &mut World, peer: Peer, packet: &Packet<'_>) {
     world.socket(peer).has_unread = false;
     world.send(peer, packet);

@@ -1,4 +1,4 @@
-//! What clients hear when the disk is full, or has failed.
+//! Answers to clients when the disk is full, or has failed.
 
 use wire::{
     Connect, ConnectProperties, Delivery, PacketId, PubRel, PubRelReason, Publish, Qos, SubscribeProperties,
@@ -65,7 +65,8 @@ fn without_space_nothing_new_is_taken_and_service_resumes_by_itself() {
     world.assert_account();
 }
 
-/// Who waits for what will never be durable is sent away with 0x80; before MQTT 5 the connection is closed.
+/// A client that waits for a record that will never be durable gets 0x80, and is disconnected. Before MQTT 5 the
+/// connection is closed.
 #[test]
 fn who_waits_when_the_disk_fails_is_sent_away() {
     for version in [Version::V3_1, Version::V3_1_1, Version::V5] {

@@ -93,7 +93,7 @@ fn say_and_end(world: &mut World, frog: Peer, last_words: &[u8], end: End) {
     world.settle();
 }
 
-/// What PUBACK says to a message that nobody, or somebody, has subscribed to.
+/// Returns the PUBACK for a message, with or without a subscriber.
 fn publish_at_1(world: &mut World, toad: Peer) -> Vec<String> {
     let delivery = Delivery::AtLeastOnce { packet_id: PacketId::MIN, dup: false };
     world.send(toad, &Publish { delivery, ..Publish::new(name("a"), b"hey") }.into());

@@ -1,4 +1,4 @@
-//! What a broker does, seen by its clients: shards and a ledger in one thread, packets in, packets out.
+//! Behaviour of a broker as its clients see it: shards and a ledger in one thread, packets in, packets out.
 
 mod absence;
 mod bearer;

@@ -220,7 +220,7 @@ fn wills_are_on_the_account() {
     assert_eq!(world.budget.used_bytes(), 0, "{:?}", world.budget);
 }
 
-/// What lasts stays when its client has left: it must never be all there is.
+/// Lasting sessions stay when their clients have left. They must never use all memory.
 #[test]
 fn those_who_are_away_leave_room_for_who_comes() {
     let mut world = world(1);
@@ -362,7 +362,7 @@ fn a_client_that_lets_messages_wait_is_ended_before_all_memory_is_used() {
     world.assert_account();
 }
 
-/// Where all memory is used, not even a message that leaves at once has a place in a queue.
+/// When all memory is used, no queue accepts a message, not even one that would leave at once.
 #[test]
 fn nothing_enters_a_queue_when_all_memory_is_used() {
     let mut world = world(1);
@@ -421,8 +421,8 @@ fn a_few_exchanges_of_qos_2_are_begun_while_memory_is_short() {
     drop(tight);
 }
 
-/// Before MQTT 5 a message that is refused gets no answer. What the client acknowledges comes behind the messages that it
-/// sends again, and may be what frees the memory.
+/// Before MQTT 5 a message that is refused gets no answer. The client's acknowledgements come behind the messages that
+/// it sends again, and may be what frees the memory.
 #[test]
 fn a_client_whose_messages_are_refused_is_read_on_while_memory_is_short() {
     let settings = Settings { receive_max: 2, ..settings() };
@@ -457,7 +457,7 @@ fn a_client_whose_messages_are_refused_is_read_on_while_memory_is_short() {
     }
 }
 
-/// Who holds the memory pays: not its publishers, nor who listens to the same.
+/// The client that holds the memory is ended: not its publishers, nor other subscribers of the same topic.
 #[test]
 fn a_client_that_lets_messages_wait_is_ended_when_memory_is_short() {
     for shards in [1, 2] {

@@ -303,7 +303,7 @@ fn a_client_that_takes_nothing_for_a_minute_is_ended() {
     assert_eq!(world.counters[0].ended_stuck.value(), 2);
 }
 
-/// So many messages behind a window of ten are more than should wait.
+/// Number of messages behind a window of ten that is above the mark.
 const TOO_MANY: u16 = 1_020;
 
 fn small_windows(shards: usize) -> World {
@@ -319,7 +319,7 @@ fn packet_id(number: u16) -> PacketId {
     PacketId::new(number).expect("not 0")
 }
 
-/// Publishes so many messages at QoS 1, and returns how many of them are acknowledged.
+/// Publishes this number of messages at QoS 1, and returns how many of them are acknowledged.
 fn publish_some(world: &mut World, publisher: Peer, topic: &str, count: u16) -> usize {
     for number in 1..=count {
         let delivery = Delivery::AtLeastOnce { packet_id: packet_id(number), dup: false };
@@ -433,7 +433,7 @@ fn one_that_is_behind_by_bytes_is_so_until_a_quarter_is_left() {
     }
     let mut answers = world.packets(publisher).len();
     assert_eq!(answers, 5, "one is under way, and four wait: 240 of 256 KiB");
-    // Six wait; after so many acknowledgements five, four, three, two, one.
+    // Six messages wait; after each acknowledgement one message fewer waits.
     for acknowledged in 1..=5 {
         world.send(reader, &PubAck::new(packet_id(acknowledged), PubAckReason::Success).into());
         answers += world.packets(publisher).len();
@@ -455,7 +455,7 @@ fn nobody_is_behind_because_of_a_few_messages_however_long_they_are() {
         answers += world.packets(publisher).len();
     }
     assert_eq!(answers, 5, "one is under way, and four wait");
-    // Six wait; after so many acknowledgements five, four, three, two, one.
+    // Six messages wait; after each acknowledgement one message fewer waits.
     for acknowledged in 1..=5 {
         world.send(reader, &PubAck::new(packet_id(acknowledged), PubAckReason::Success).into());
         answers += world.packets(publisher).len();

@@ -162,7 +162,7 @@ fn a_client_for_which_too_much_waits_is_ended_and_told() {
     world.assert_account();
 }
 
-/// What a publisher sends when it sends fast: messages to one topic, in one piece.
+/// Publishes messages to one topic, in one piece, as a fast publisher does.
 fn publish_many(world: &mut World, peer: Peer, version: Version, count: u16) {
     let publish = |number| Publish { delivery: once_at_least(number), ..Publish::new(name("a"), b"x") };
     let packets = (1..=count).flat_map(|number| bytes(&publish(number).into(), version));
@@ -319,7 +319,7 @@ fn a_shared_subscription_brings_each_message_to_one_member_in_turn() {
     }
 }
 
-/// What the ledger says of the messages it was given.
+/// Returns the ledger's account: the number of routed messages, and the sum of their outcomes.
 pub(crate) fn ledger_account(gauges: &Gauges) -> (u64, u64) {
     let read =
         |gauge: &std::sync::atomic::AtomicUsize| gauge.load(std::sync::atomic::Ordering::Relaxed) as u64;

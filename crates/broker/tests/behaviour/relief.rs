@@ -22,7 +22,7 @@ fn beginning(len: usize) -> Vec<u8> {
     packet
 }
 
-/// Somebody who does not care what it says holds so much that new clients are refused.
+/// Another part of the process holds enough memory that new clients are refused.
 fn make_tight(world: &World) -> base::Charge {
     world.budget.charge(Purpose::Outputs, world.budget.tight_bytes() + 10_000 - world.budget.used_bytes())
 }
@@ -338,7 +338,7 @@ fn a_client_that_has_ended_its_exchanges_is_not_ended_for_them() {
     world.assert_account();
 }
 
-/// What is remembered for a client goes back with it, though it does not ask for more.
+/// The memory for topic aliases of a client is freed with the client, although it sends nothing more.
 #[test]
 fn topic_aliases_of_a_silent_client_are_given_back() {
     let mut world = world(1, MIB);

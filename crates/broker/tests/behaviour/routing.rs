@@ -1,4 +1,4 @@
-//! Where messages go, in which order, and in which words.
+//! Routing of messages: their receivers, their order, and their encoding.
 
 use std::num::NonZeroU32;
 
@@ -245,7 +245,7 @@ fn a_large_message_to_many_arrives_whole_in_every_shape() {
     }
 }
 
-/// Where keys keep their order, QoS 0 has them too: each publisher has one member, on whatever shard they are.
+/// Key-ordered groups keep the order of QoS 0 too: each publisher has one member, on whatever shard they are.
 #[test]
 fn a_publisher_of_qos_0_keeps_to_one_member_of_an_ordered_group() {
     let dispatch = base::Dispatch::KeyOrdered(base::Key::Publisher);

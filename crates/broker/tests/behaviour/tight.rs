@@ -1,4 +1,4 @@
-//! Where there is no room, or somebody is not quite there yet: nothing is lost, and nothing waits for ever.
+//! Lack of room, and clients that are not fully connected: nothing is lost, and nothing waits for ever.
 
 use session::Settings;
 use wire::{

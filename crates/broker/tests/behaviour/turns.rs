@@ -11,7 +11,7 @@ use wire::{
 use crate::world::{Peer, World, bytes, settings, utf8};
 
 const FILTERS: usize = 20_000;
-/// What a turn takes in of packets that it has just read, and of packets that wait.
+/// Maximum number of filters that a turn handles: of packets that it has just read, and of packets that wait.
 const FILTERS_PER_TURN: usize = 1_024;
 
 fn world() -> World {
@@ -203,7 +203,7 @@ fn filters_that_wait_for_the_ledger_are_on_the_account() {
         if is_answered {
             world.settle();
             assert_eq!(world.packets(client).len(), 2);
-            // What stays is on the account of the shard and of the ledger.
+            // The memory that stays is charged by the shard and by the ledger.
             assert!(asked - before > 8 * filter.len() && held(&world) - before <= 7 * filter.len());
             world.feed(client, &unsubscribe(std::slice::from_ref(&filter), Version::V5));
         }

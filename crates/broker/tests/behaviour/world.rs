@@ -70,7 +70,7 @@ pub(crate) struct Outside {
     /// Too much is under way to the ledger, or to other shards.
     pub(crate) ledger_is_over: bool,
     pub(crate) mail_is_over: bool,
-    /// The same when so many commands wait.
+    /// Maximum number of commands that wait, for the same.
     pub(crate) commands_max: Option<usize>,
     /// Connections that are read again, in their order.
     pub(crate) resumed: Vec<ConnectionId>,
@@ -90,7 +90,7 @@ pub(crate) struct Outside {
 
 #[derive(Default)]
 pub(crate) struct Socket {
-    /// What was sent and not read by the test.
+    /// Bytes that were sent and not read by the test.
     pub(crate) sent: Vec<u8>,
     unparsed: Vec<u8>,
     pub(crate) paused: bool,
@@ -101,7 +101,7 @@ pub(crate) struct Socket {
     /// Something has arrived that was not read.
     pub(crate) has_unread: bool,
     taken: u64,
-    /// What the account has of the packet that has begun to come.
+    /// The charge for the beginning of a packet.
     partial: Option<Charge>,
 }
 
@@ -236,10 +236,10 @@ impl Effects for Outside {
     }
 }
 
-/// Where the records go.
+/// The disk to which records are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Disk {
-    /// What was taken is as safe as it gets.
+    /// Records are durable as soon as they are written.
     #[default]
     Fast,
     /// Everything is taken, and nothing is durable.
@@ -306,7 +306,7 @@ impl World {
         world
     }
 
-    /// A process that may hold so much memory.
+    /// Makes a process with this budget of memory.
     pub(crate) fn with_budget(shards: usize, settings: Settings, budget: Budget) -> Self {
         let budget = Arc::new(budget);
         let now = Now { monotonic_ms: 5_000, unix_ms: 1_700_000_000_000 };
@@ -427,7 +427,7 @@ impl World {
         self.index.len()
     }
 
-    /// What the ledger holds and has done.
+    /// Returns the levels and counters of the ledger.
     pub(crate) fn ledger(&self) -> Arc<protocol::Gauges> {
         self.ledger.gauges()
     }
@@ -631,7 +631,7 @@ impl World {
         has_read
     }
 
-    /// What a client has received since the last look, as a trace prints it.
+    /// Returns the packets that a client has received since the last look, as a trace prints them.
     pub(crate) fn packets(&mut self, peer: Peer) -> Vec<String> {
         let sent = std::mem::take(&mut self.socket(peer).sent);
         trace(&sent, peer.version)

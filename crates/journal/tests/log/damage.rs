@@ -11,7 +11,7 @@ use crate::scene::{Event, Random, Scene, read, settings, storage};
 struct Written {
     disk: Simulated,
     events: Vec<Event>,
-    /// So many of them without those in the last frame.
+    /// Number of the events without those in the last frame.
     before_last: usize,
     /// The files with records, and what else there is.
     segments: Vec<String>,

@@ -6,7 +6,7 @@ use ledger::Refusal;
 
 use crate::scene::{Event, Scene, settings, storage};
 
-/// What is done before, during and after the failure is the same in all runs.
+/// Plays the same steps in all runs, before, during and after the failure.
 fn play(scene: &mut Scene) {
     for round in 0..120 {
         for _ in 0..3 {
@@ -114,7 +114,7 @@ fn a_full_disk_refuses_news_until_there_is_space_again() {
     }
     let status = scene.log().status();
     assert!(status.no_space.is_some() && status.failure.is_none(), "{status:?}");
-    // What frees space is taken all the time, until there is some.
+    // Records that free space are accepted all the time, until some space is free.
     for _ in 0..count / 20 {
         for _ in 0..20 {
             scene.drop_one(Urgency::Later);
@@ -130,8 +130,8 @@ fn a_full_disk_refuses_news_until_there_is_space_again() {
     scene.reopen(disk, durable).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Without those who come back for it nothing of what fills the disk would ever go; and they leave some of the last space
-/// to what goes then.
+/// Without clients that come back, nothing that fills the disk would ever go. They leave some of the last space for the
+/// records that free space then.
 #[test]
 fn who_comes_back_is_taken_when_the_disk_is_full() {
     let mut scene = Scene::new(4);

@@ -9,7 +9,7 @@ use journal::{OpenError, Pace, Recovery, Storage, Urgency, discard_damaged};
 
 use crate::scene::{Event, Random, Scene, read, settings, storage};
 
-/// What is done to one file. The others name a second file.
+/// The harm to one file. Some kinds name a second file.
 #[derive(Debug, Clone, Copy)]
 enum Harm {
     Truncate(usize),
@@ -54,7 +54,7 @@ enum Position {
 struct Written {
     disk: Simulated,
     events: Vec<Event>,
-    /// In order.
+    /// Names of the files, in order.
     files: Vec<String>,
     /// Index in `files` of the last one with records.
     last: usize,
@@ -134,7 +134,7 @@ impl Written {
     }
 }
 
-/// What became of a harmed journal.
+/// The result for a harmed journal.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     /// Every record is there.
@@ -183,7 +183,7 @@ fn repair(disk: &Simulated, events: &[Event]) -> Result<(), String> {
         Ok(_) => {
             let opened = Recovery::begin(storage(&disk)).and_then(|recovery| recovery.finish(settings()));
             opened.map(drop).map_err(|error| format!("repaired, and not opened: {error}"))?;
-            // What is left may have gaps, but is nothing else.
+            // The remaining records may have gaps, but nothing else is there.
             let mut recovery = Recovery::begin(storage(&disk)).map_err(|error| error.to_string())?;
             while let Some(frame) = recovery.next_frame().map_err(|error| error.to_string())? {
                 let is_known = |(number, event, _): &(u64, Event, usize)| {
@@ -273,7 +273,7 @@ fn several_harmed_files_are_called_damaged_or_cost_nothing() {
     assert!(tally.whole > 20 && tally.damaged > 200, "{tally:?}");
 }
 
-/// What a harm leaves when everything but the spares is gone.
+/// Harm that leaves only the spares.
 #[test]
 fn spares_alone_are_no_journal() {
     for (seed, age) in (1..).zip(AGES) {

@@ -85,7 +85,7 @@ struct Forged {
     kind: u8,
     /// A frame on every page, or one only.
     has_many: bool,
-    /// What was read at once at most, and all together, in bytes.
+    /// Maximum bytes of one read, and bytes of all reads.
     read: [AtomicU64; 2],
 }
 
@@ -143,7 +143,7 @@ impl Forged {
     fn costs(self) -> (u64, u64) {
         let forged = Arc::new(self);
         let found = check(Arc::new(ForgedDirectory(forged.clone())));
-        // What a repair has given up is said, and is no damage.
+        // Data that a repair has given up are reported, and are no damage.
         let is_said = found.as_ref().map_or(forged.kind == 1, |report| report.discarded == 1);
         assert!(is_said && (forged.kind == 3 || found.is_err()), "{found:?}");
         let [at_once, together] = &forged.read;

@@ -29,7 +29,8 @@ fn append(log: &Log, group: &[u8], purpose: Purpose) -> Result<(), Refusal> {
     log.append(group, purpose, Urgency::Durable).map(drop)
 }
 
-/// Everything that can be done, with all that is longer than a page copied. What finds no space stays in `old`.
+/// Does all work that can be done, with copies of all frames that are longer than a page. A frame that finds no space
+/// stays in `old`.
 fn settle(parts: &mut Parts, old: &mut Option<Vec<u8>>) {
     let mut idle_rounds = 0;
     while idle_rounds < 2 {
@@ -71,7 +72,7 @@ fn a_group_that_is_longer_than_segments_are_now_is_copied_all_the_same() {
     let (mut parts, found) = open(&disk, 64);
     assert_eq!(found, group);
     assert_eq!(append(&parts.log, &group, Purpose::News), Err(Refusal::TooLong), "news may not be so long");
-    // That is a fault of whoever appends it, and not of the disk.
+    // The length is a fault of the appending code, and not of the disk.
     assert_eq!(append(&parts.log, &group, Purpose::FreesSpace), Err(Refusal::TooLong));
     assert!(!parts.log.progress().has_failed);
     parts.log.set_live_bytes(group.len() as u64);

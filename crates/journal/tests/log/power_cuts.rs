@@ -1,4 +1,4 @@
-//! What was durable is there again, whatever is lost and whenever.
+//! Durable records are there again, whatever is lost and whenever.
 
 use journal::simulated::Failure;
 

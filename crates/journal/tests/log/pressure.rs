@@ -10,7 +10,7 @@ use crate::scene::{Random, storage};
 
 const KIB: u64 = 1 << 10;
 
-/// Segments of 64 KiB that double up to 1 MiB, and so much for all of them.
+/// Segments of 64 KiB that double up to 1 MiB, and this limit for all of them.
 fn settings(disk_kib: u64) -> Settings {
     Settings {
         segment_bytes_min: 64 << 10,
@@ -52,7 +52,7 @@ impl Group {
     }
 }
 
-/// A log with values that are replaced and end, and whoever copies those that are still true.
+/// A log with values that are replaced and end, and the code that copies those that are still true.
 struct World {
     disk: Simulated,
     settings: Settings,
@@ -151,7 +151,7 @@ impl World {
         taken
     }
 
-    /// Ends a value.
+    /// Ends a value, after waiting for room.
     fn end(&mut self, key: u64) {
         self.wait_for_room();
         self.end_quietly(key);
@@ -180,7 +180,7 @@ impl World {
         has_done
     }
 
-    /// Everything is durable.
+    /// Makes all groups durable.
     fn sync(&mut self) {
         while self.log().progress().durable.0 < self.log().status().groups {
             assert!(self.step(Pace::Busy) || self.step(Pace::Busy), "{:?}", self.log().status());
@@ -237,7 +237,7 @@ impl World {
     }
 }
 
-/// What is acknowledged at once never fills the log, however long its segments have become.
+/// Groups that are acknowledged at once never fill the log, however long its segments have become.
 #[test]
 fn a_log_with_next_to_nothing_live_refuses_nothing() {
     for disk_kib in [256, 320, 512, 1_024, 4_096, 8_192] {
@@ -425,8 +425,9 @@ fn with_a_lower_limit_the_log_shrinks_and_never_grows() {
     }
 }
 
-/// A record that frees space waits for a place that the next copy gives it; but nothing more of the oldest segment is copied, and that
-/// comes back only when everything before it is durable. Meanwhile there is a spare, which is kept for copies.
+/// A record that frees space waits for a place that the next copy gives it; but nothing more of the oldest segment is
+/// copied, and that comes back only when everything before it is durable. Meanwhile there is a spare, which is kept for
+/// copies.
 #[test]
 fn what_frees_space_gets_a_place_though_no_copy_follows() {
     for lower_kib in [512, 768, 1_024] {

@@ -16,7 +16,7 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
-/// What one group says.
+/// The content of one group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Event {
     /// This is kept from now on.
@@ -48,7 +48,7 @@ pub(crate) struct Scene {
     pub(crate) random: Random,
     /// All groups since the beginning of time, in their order.
     pub(crate) events: Vec<Event>,
-    /// So many of them were recovered, and so do not count for the positions of this process.
+    /// Number of these events that were recovered. They do not count for the positions of this process.
     recovered: usize,
     next: u64,
     live: BTreeSet<u64>,
@@ -128,7 +128,8 @@ impl Scene {
         self.append(Event::Drop(which), 0, urgency)
     }
 
-    /// Copies what is still kept of the next old frame; false if none is to be copied now. What finds no space stays.
+    /// Copies the live part of the next old frame; false if none is to be copied now. A frame that finds no space
+    /// stays.
     pub(crate) fn copy_some(&mut self) -> bool {
         if self.old.is_empty() {
             let Some(frame) = self.log().next_to_copy() else { return false };
@@ -192,7 +193,7 @@ impl Scene {
         }
     }
 
-    /// So many of the events are durable at least.
+    /// Minimum number of events that are durable.
     pub(crate) fn durable(&self) -> usize {
         self.recovered + usize::try_from(self.acknowledged()).expect("in memory")
     }

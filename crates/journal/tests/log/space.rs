@@ -26,7 +26,8 @@ fn disk_use_stays_bounded_while_the_log_turns_over() {
     scene.reopen(disk, durable).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// The disk is slow: the next segment is not there when one is wanted. What frees space cannot be refused, and waits.
+/// The disk is slow: the next segment is not there when one is wanted. A record that frees space cannot be refused, and
+/// waits.
 #[test]
 fn what_frees_space_waits_for_a_slow_disk() {
     let mut scene = Scene::new(3);
@@ -52,7 +53,7 @@ fn what_frees_space_waits_for_a_slow_disk() {
     scene.reopen(disk, durable).unwrap_or_else(|error| panic!("{error}"));
 }
 
-/// Where there is no space it does not wait for ever: nobody would be told.
+/// A group that frees space does not wait for ever for a full disk: nobody would be told.
 #[test]
 fn what_frees_space_does_not_wait_for_a_full_disk() {
     let mut scene = Scene::new(3);

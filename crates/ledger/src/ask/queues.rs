@@ -1,7 +1,7 @@
 //! Queues of lasting sessions and of groups: operators look at messages that wait, and discard them.
 //!
-//! Both go through a queue in windows. A message that is on disk alone is read for the look at its topic, and its queue keeps it
-//! on disk. A message that cannot be read has no topic: a filter passes over it.
+//! Both go through a queue in windows. A message that is on disk alone is read for the look at its topic, and its queue
+//! keeps it on disk. A message that cannot be read has no topic: a filter passes over it.
 //!
 //! ```text
 //!            some are on disk: they are asked for, and the same window is looked at again

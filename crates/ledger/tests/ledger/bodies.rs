@@ -60,7 +60,7 @@ fn what_waits_on_disk_comes_in_its_order() {
     stage.check_account();
 }
 
-/// What is in memory first is sent first, and what comes while others are read stays behind them.
+/// Messages in memory are sent first. Messages that arrive during a read stay behind the messages being read.
 #[test]
 fn what_comes_meanwhile_stays_behind() {
     let mut stage = Stage::with(Settings { queued_bytes_in_memory: 1_000, ..Settings::default() });
@@ -177,7 +177,7 @@ fn what_expires_on_its_way_does_not_stop_its_queue() {
     stage.check_account();
 }
 
-/// What was read for a client that goes without having taken it goes out of memory again.
+/// Messages that were read for a client leave memory again when the client goes without receiving them.
 #[test]
 fn what_was_read_ahead_goes_with_its_reader() {
     let mut stage = Stage::with(settings());
@@ -226,12 +226,12 @@ fn short_of_memory() -> (Stage, Arc<Budget>) {
     (stage, budget)
 }
 
-/// Outputs hold memory, until so much is held.
+/// Charges outputs, until this number of bytes is held.
 fn hold(budget: &Arc<Budget>, bytes: usize) -> Charge {
     hold_for(Purpose::Outputs, budget, bytes)
 }
 
-/// Somebody else holds memory, until so much is held.
+/// Charges another purpose, until this number of bytes is held.
 fn hold_for(purpose: Purpose, budget: &Arc<Budget>, bytes: usize) -> Charge {
     budget.charge(purpose, bytes - budget.used_bytes())
 }

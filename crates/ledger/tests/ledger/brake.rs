@@ -10,7 +10,7 @@ use wire::ReasonCode;
 use crate::stage::{Ask, Client, QOS_0, QOS_1, QOS_2, Stage, at_qos, count, id_of, message};
 
 const STEP_MS: u64 = 10;
-/// A publisher that waits for nothing publishes so many messages a second.
+/// Messages per second of a publisher that waits for nothing.
 const FREE_PER_SEC: u64 = 1_000;
 /// A queue is over its mark when more messages wait.
 const BRAKE_MESSAGES: usize = 20;
@@ -22,7 +22,7 @@ struct Race {
     publisher: Client,
     waits: bool,
     published: u64,
-    /// At the ends of so many steps PUBACK had not come.
+    /// Number of steps at whose ends PUBACK had not come.
     steps_waited: u64,
 }
 
@@ -148,7 +148,7 @@ fn a_reader_that_acknowledges_slowly_costs_others_one_second() {
     }
 }
 
-/// Where nobody else waits too: what its bound says then decides.
+/// If the publisher has no faster subscriber, the longer limit of five seconds applies.
 #[test]
 fn a_reader_that_acknowledges_slowly_costs_its_publisher_five_seconds() {
     for (filter, dispatch) in

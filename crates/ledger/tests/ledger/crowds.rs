@@ -55,7 +55,7 @@ fn a_client_is_a_member_of_a_bounded_number_of_groups() {
         assert_eq!(stage.targets("t").groups.len(), 3);
         assert_eq!(count(&stage.gauges().shared_subscriptions_refused), 2);
         assert_eq!(count(&stage.gauges().groups), 3, "no group without members is left");
-        // What there is can be asked for again, and twice in one packet.
+        // Existing subscriptions can be requested again, and twice in one packet.
         assert!(subscribe(&mut stage, &greedy, &[all[0].clone(), all[0].clone()]).is_empty());
         stage.unsubscribe(&greedy, &all[0]);
         assert!(subscribe(&mut stage, &greedy, &all[3..4]).is_empty(), "there is room again");

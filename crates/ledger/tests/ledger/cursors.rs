@@ -13,7 +13,7 @@ use crate::stage::{
     Ask, Client, QOS_0, QOS_1, QOS_2, Stage, at_qos, count, id_of, message, payloads, retained, text,
 };
 
-/// What is retained comes at the pace at which the client takes it: it fills no queue.
+/// Retained messages are sent at the pace of the client: they never fill its queue.
 #[test]
 fn a_cursor_waits_for_the_queue_that_it_brings_to() {
     let mut stage = Stage::with(Settings { queue_messages_max: 2_100, ..Settings::default() });
@@ -144,9 +144,9 @@ struct Reader {
     client: Client,
     interest: Interest,
     cursors: u32,
-    /// What it was sent, each once.
+    /// Messages that the client was sent, each once.
     seen: BTreeSet<String>,
-    /// What it was sent again although it had been sent at QoS 0.
+    /// Messages that the client was sent again although they had been sent at QoS 0.
     repeated: usize,
     has_crashed: bool,
     is_done: bool,
@@ -298,7 +298,7 @@ fn a_cursor_goes_on_after_a_reconnect() {
     }
 }
 
-/// What is published while the client is away comes once: from its queue, or, at QoS 0, as what is retained.
+/// A message published while the client is away arrives once: from the queue, or, at QoS 0, as a retained message.
 #[test]
 fn what_changes_while_the_client_is_away_comes_once() {
     for qos in [QOS_0, QOS_1] {
@@ -320,7 +320,7 @@ fn what_changes_while_the_client_is_away_comes_once() {
     }
 }
 
-/// What a step found for the queue waits until the shard has taken in the rest of it.
+/// The messages that a step found for the queue wait until the shard has received the rest of the step.
 #[test]
 fn a_value_that_is_replaced_meanwhile_does_not_come_behind_its_successor() {
     let mut stage = Stage::new();

@@ -1,4 +1,4 @@
-//! What is recorded together, who waits for it, and what is said when it cannot be.
+//! Records of one group, the answers that wait for them, and the replies when they cannot be written.
 
 use base::{Budget, Message, Purpose, Ticket};
 use ledger::{Ledger, Lsn, MessageId, Record, Settings};
@@ -86,7 +86,8 @@ fn straight_copies_do_not_wait_for_the_disk() {
     assert!(stage.stored(&clean).is_empty());
 }
 
-/// A message that a group gives to a member at QoS 0 comes at most once, to whoever: a crash must not bring it back.
+/// A message that a group gives to a member at QoS 0 arrives at most once, at any member: a crash must not deliver it
+/// again.
 #[test]
 fn what_a_group_gives_at_qos_0_waits_for_its_record() {
     let mut stage = Stage::new();
@@ -134,7 +135,7 @@ fn without_space_publishers_are_refused_and_everything_goes_on_later() {
     stage.emit(&retained("q0", b"4", QOS_0));
     assert_eq!(stage.live(&clean), ["4"]);
     assert_eq!(count(&stage.gauges().unrecorded), 1);
-    // What frees space is taken.
+    // A record that frees space is accepted.
     stage.acknowledge(&lasting, deliver.what, ReasonCode::Success);
     assert_eq!(count(&stage.gauges().acknowledged), 1);
     stage.sink.no_space = false;
@@ -286,7 +287,7 @@ fn each_connection_waits_for_what_its_listener_asks_for() {
     assert_eq!(answered(&mut stage), [0, 1, 0]);
     stage.progress(last, last, false);
     assert_eq!(answered(&mut stage), [1, 0, 0]);
-    // What its client gets at QoS 2 waits for what the subscriber's listener asks for.
+    // A message of QoS 2 for this client waits for the durability of the subscriber's listener.
     stage.publish(&publishers[2], 2, &message("a", b"2", QOS_2));
     let is_second = |stage: &mut Stage| payloads(&stage.delivered(&subscriber)).contains(&"2".to_owned());
     assert!(!is_second(&mut stage));
@@ -415,7 +416,7 @@ fn a_refused_commit_poisons_too() {
     assert!(stage.stored(&publisher).is_empty(), "not even if the sync came through");
 }
 
-/// Down time counts for those who had left; who was connected is taken as disconnected at recovery.
+/// Down time counts for clients that had left. Clients that were connected are taken as disconnected at recovery.
 #[test]
 fn times_go_on_over_a_restart() {
     let mut stage = Stage::new();

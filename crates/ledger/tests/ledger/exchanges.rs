@@ -57,7 +57,7 @@ fn pubcomp_waits_for_the_record_and_then_the_identifier_is_new() {
     assert_eq!(payloads(&stage.delivered(&subscriber)), ["1", "2"]);
 }
 
-/// What is not released is known to the next connection, and still not published again.
+/// A message that is not released is known to the next connection, and still not published again.
 #[test]
 fn a_publisher_that_comes_back_goes_on_with_its_exchanges() {
     let (mut stage, subscriber, publisher) = pair(10);

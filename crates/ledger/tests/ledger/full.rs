@@ -28,7 +28,7 @@ fn full(queue_full: QueueFull) -> (Stage, Client) {
     (stage, publisher)
 }
 
-/// What is waiting for a session when it comes back.
+/// Returns the messages that wait for a session when it comes back.
 fn found(stage: &mut Stage, name: &str) -> Option<Vec<String>> {
     let (client, claimed) = stage.connect(name, &Ask::lasting(60).window(100));
     let delivered = payloads(&stage.delivered(&client));
@@ -66,7 +66,7 @@ fn a_client_whose_session_ends_while_it_is_connected_is_told() {
         stage.work();
     }
     assert_eq!(stage.ended(&subscriber), [ReasonCode::QuotaExceeded]);
-    // What it says before it has heard that is about nothing.
+    // Packets that the client sent before it heard of this have no effect.
     stage.subscribe(&subscriber, "b", at_qos(QOS_1));
     stage.leave(&subscriber, Cause::WithWill);
     assert_eq!(found(&mut stage, "subscriber"), None);

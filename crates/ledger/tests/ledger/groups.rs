@@ -1,4 +1,4 @@
-//! Shared subscriptions.
+//! Tests of shared subscriptions.
 
 use std::collections::BTreeMap;
 
@@ -451,7 +451,8 @@ fn what_a_member_refuses_in_pubrec_is_discarded() {
     }
 }
 
-/// What comes back goes before everything that was never sent, also when newer messages have come meanwhile.
+/// Messages that a member gives back are sent before messages that were never sent, even if newer ones have arrived
+/// meanwhile.
 #[test]
 fn what_comes_back_goes_before_what_is_newer() {
     let mut stage = Stage::new();
@@ -506,7 +507,7 @@ fn a_full_group_may_refuse_messages_or_drop_new_ones() {
     }
 }
 
-/// What came back from a member and has expired goes, though no member comes; however much of it there is.
+/// Expired messages that a member gave back are removed even if no other member connects, whatever their number.
 #[test]
 fn what_a_member_gave_back_expires() {
     for dispatch in [base::Dispatch::RoundRobin, base::Dispatch::KeyOrdered(base::Key::Publisher)] {

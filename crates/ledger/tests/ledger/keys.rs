@@ -301,7 +301,8 @@ impl Crew {
         self.stage.acknowledge(&client, what, ReasonCode::Success);
     }
 
-    /// What comes is the next of its key behind what is acknowledged, and behind what the same member has of it.
+    /// Checks deliveries: each message is the next of its key after the acknowledged ones and those that the same
+    /// member has.
     fn hear(&mut self) {
         for who in 0..4 {
             let Some((client, _)) = &self.members[who] else { continue };
@@ -425,7 +426,7 @@ fn a_member_that_is_stuck_ends_no_other() {
         assert_eq!((count(&stage.gauges().acknowledged), count(&stage.gauges().queued)), (80, 0));
         stage.leave(&stuck, Cause::WithWill);
         stage.check_account();
-        // What has happened is on the record.
+        // Everything that has happened is recorded.
         let records: Vec<Record<'static>> =
             stage.sink.groups.iter().flat_map(|(_, group)| group.clone()).collect();
         let index = Arc::new(index::Subscriptions::new([3, 4]));

@@ -43,7 +43,7 @@ fn what_is_retained_stays_when_its_bound_is_lowered() {
         stage.publish(&publisher, 1, &retained(topic, &payload, QOS_1));
         assert_eq!(stage.stored(&publisher)[0].1, ReasonCode::QuotaExceeded, "{topic}");
     }
-    // What takes no more than what it replaces is set, at any QoS.
+    // A value that is no larger than the value it replaces is stored, at any QoS.
     for (topic, qos) in [("a/1", QOS_1), ("a/2", QOS_0)] {
         stage.publish(&publisher, 2, &retained(topic, &[b'y'; 1_000], qos));
     }
@@ -64,7 +64,7 @@ fn what_is_retained_stays_when_its_bound_is_lowered() {
     assert_eq!(count(&stage.gauges().retained_messages), 6);
 }
 
-/// A session that is away, with so many messages waiting.
+/// A session that is away, with this number of waiting messages.
 fn away_with(messages: usize, settings: &Settings) -> Stage {
     let mut stage = Stage::new();
     let away = stage.client("away", &Ask::lasting(60));
@@ -94,7 +94,7 @@ fn a_queue_over_a_lowered_bound_is_told_and_kept_until_something_does_not_fit() 
     assert_eq!(stage.ledger.over_limits().queues, 0);
 }
 
-/// However far the queue is over its bound, a message drops so many that its group of records stays small.
+/// However far the queue is over its bound, a message drops only a number that keeps its group of records small.
 #[test]
 fn a_queue_far_over_a_lowered_bound_drops_its_oldest_in_steps() {
     let lower = Settings { queue_messages_max: 10, queue_full: QueueFull::DropOldest, ..Settings::default() };

@@ -20,7 +20,7 @@ fn replay(groups: &[Group], stage: &Stage) -> Ledger {
     Ledger::recover(Settings::default(), index, groups.iter().flatten().cloned(), stage.now)
 }
 
-/// What is copied of some groups of records.
+/// Returns the copies of some groups of records.
 fn copies(groups: &[Group], stage: &mut Stage) -> Vec<Group> {
     let before = stage.sink.groups.len();
     let mut old: VecDeque<Record<'static>> = groups.iter().flatten().cloned().collect();
@@ -440,8 +440,8 @@ fn what_is_gone_leaves_no_number_behind() {
     assert_eq!(replay(&log, &stage).durable_state(), stage.ledger.durable_state());
 }
 
-/// What decides when old records are worth copying: a message counts once, whatever the number of its queues, and until
-/// the last of them is done with it.
+/// Live bytes decide when old records are worth copying. A message counts once, whatever the number of its queues,
+/// until the last of them is done with it.
 #[test]
 fn what_is_live_is_known() {
     let mut stage = Stage::new();

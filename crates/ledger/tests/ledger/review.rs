@@ -1,4 +1,4 @@
-//! What a hostile or a lame subscriber must not bring about.
+//! Limits on the effects of hostile and slow subscribers.
 
 use std::sync::Arc;
 
@@ -33,7 +33,8 @@ fn who_never_acknowledges_does_not_get_more_by_coming_back() {
     stage.check_account();
 }
 
-/// What a shard does with a cursor, and its client with the messages: returns how many it got, and how many waited.
+/// Plays the shard of a cursor and its client. Returns the number of messages received, and the maximum number that
+/// waited.
 fn walk(stage: &mut Stage, client: &Client) -> (usize, usize) {
     let (shard, connection, id) = (client.place.shard, client.place.connection, CursorId(1));
     let queue = client.subscriber.queue;
@@ -66,7 +67,7 @@ fn walk(stage: &mut Stage, client: &Client) -> (usize, usize) {
     }
 }
 
-/// What a cursor brings waits for room in the queue, so that it never fills it.
+/// Messages of a cursor wait for room in the queue: they never fill it.
 #[test]
 fn retained_messages_come_at_the_pace_of_the_queue() {
     for (queue_messages_max, values) in [(1_000, 20_000), (3, 50)] {
@@ -143,7 +144,7 @@ fn the_brake_ends_where_nobody_acknowledges() {
     }
 }
 
-/// Where others wait too, a reader that acknowledges nothing costs them one second.
+/// If the publisher has another subscriber with room, a reader that acknowledges nothing delays it by one second.
 #[test]
 fn the_brake_ends_soon_where_others_wait() {
     let mut stage = Stage::with(Settings { brake_messages: 3, ..Settings::default() });

@@ -37,7 +37,7 @@ impl Dice {
     }
 }
 
-/// What may happen in a schedule.
+/// The events that can happen in a schedule.
 #[derive(Debug, Clone)]
 struct Weather {
     /// Sessions last for ever, queues are never full and nothing expires: what was acknowledged must arrive.
@@ -55,7 +55,7 @@ struct Peer {
     open: BTreeSet<PacketId>,
     /// Everything of QoS 2 that it was given by its session.
     given: BTreeSet<String>,
-    /// What it has and has not answered.
+    /// Messages that it has received and not answered.
     unanswered: Vec<Deliver>,
     /// PUBLISH packets without an answer.
     published: BTreeMap<u16, Arc<Message>>,
@@ -65,7 +65,7 @@ struct Peer {
 }
 
 impl Peer {
-    /// A client forgets its session when it asks for a new one...
+    /// A client forgets its session when it asks for a new one.
     fn forget(&mut self) {
         self.open.clear();
         self.given.clear();
@@ -73,7 +73,7 @@ impl Peer {
         self.releasing.clear();
     }
 
-    /// ... and when one ends that was to end with its connection.
+    /// A client forgets its session when a session ends that was to end with its connection.
     fn disconnect(&mut self) -> Option<Client> {
         let client = self.client.take()?;
         if client.expiry_secs == 0 {
@@ -91,12 +91,12 @@ struct World {
     dice: Dice,
     weather: Weather,
     peers: BTreeMap<&'static str, Peer>,
-    /// What is under way, by the peers that it connects.
+    /// Connections in progress, with the names of their peers.
     waiting: Vec<(&'static str, Client)>,
     /// The state after each group of records.
     states: BTreeMap<Lsn, String>,
     durable: Lsn,
-    /// Who has subscribed to what, of those who last; in calm weather only.
+    /// Subscriptions of lasting sessions; in calm weather only.
     subscriptions: BTreeMap<(&'static str, &'static str), Qos>,
     expected: BTreeMap<String, BTreeSet<String>>,
     promises: BTreeSet<Promise>,
@@ -232,7 +232,7 @@ impl World {
         }
     }
 
-    /// What comes to be from the records up to there.
+    /// Rebuilds a ledger from the records up to there.
     fn replay(&self, last: Lsn) -> (Ledger, Arc<Subscriptions>) {
         let index = Arc::new(Subscriptions::new([3, 4]));
         let settings = Settings { seed: 9, ..self.weather.settings.clone() };
@@ -288,7 +288,7 @@ impl World {
         if client.subscriber.queue.is_none() && !filter.starts_with("$share") {
             return;
         }
-        // What is refused changes nothing: a shard would have to put the old options back.
+        // A refused SUBSCRIBE changes nothing here: a shard would have to restore the old options.
         if self.stage.sink.no_space && self.subscriptions.contains_key(&(name, filter)) {
             return;
         }
@@ -315,7 +315,7 @@ impl World {
         self.stage.unsubscribe(&client, filter);
         self.subscriptions.remove(&(name, filter));
         if filter.starts_with("$share") {
-            // What waits for a group that may be gone is not expected any more.
+            // Messages that wait for a group that may be gone are not expected any more.
             self.promises.retain(|(_, queue)| queue != filter);
             for queues in self.expected.values_mut() {
                 queues.remove(filter);
@@ -468,7 +468,7 @@ impl World {
             self.subscriptions.retain(|(other, _), _| *other != name);
         }
         peer.client = Some(client.clone());
-        // What was not answered is sent again.
+        // Messages without an answer are sent again.
         for (id, message) in peer.published.clone() {
             self.expect(&message);
             self.stage.publish(client, id, &message);
@@ -543,7 +543,7 @@ impl World {
         self.note_state();
     }
 
-    /// What was not recorded is not remembered.
+    /// Forgets subscriptions that were not recorded.
     fn subscriptions_after_restart(&mut self) {
         let state = self.stage.state();
         let sections = sections(&state);
@@ -567,7 +567,7 @@ impl World {
     }
 }
 
-/// What the state says, by client identifier or filter.
+/// Returns the sections of the state, by client identifier or filter.
 fn sections(state: &str) -> BTreeMap<String, String> {
     let mut sections: BTreeMap<String, String> = BTreeMap::new();
     let mut name = String::new();

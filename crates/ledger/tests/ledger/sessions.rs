@@ -95,7 +95,8 @@ fn clean_start_wipes_a_session() {
     }
 }
 
-/// Who comes after the one that wiped a session is told no sooner that there is none: after a crash there would be.
+/// The client after one that wiped a session waits as long for the answer that there is none: after a crash the session
+/// would exist.
 #[test]
 fn a_session_that_has_just_ended_is_as_good_as_there_until_that_is_durable() {
     let mut stage = Stage::new();
@@ -115,7 +116,7 @@ fn a_session_that_has_just_ended_is_as_good_as_there_until_that_is_durable() {
     assert!(stage.claimed(&mut third).is_some(), "there is nothing left to wait for");
 }
 
-/// What creates, resumes or wipes a session waits for the disk; what does none of that does not.
+/// A CONNECT that creates, resumes or wipes a session waits for the disk; any other does not.
 #[test]
 fn only_a_session_that_lasts_waits_for_the_disk() {
     let mut stage = Stage::new().slow();

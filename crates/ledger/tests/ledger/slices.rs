@@ -148,8 +148,8 @@ fn a_member_that_fills_many_groups_is_ended_with_one_record() {
     stage.check_account();
 }
 
-/// A session that lasts with so many subscriptions, the retained values of which have not all been brought, and whose
-/// client has left; and a publisher.
+/// A lasting session with this number of subscriptions, whose retained values have not all been sent, and whose client
+/// has left; and a publisher.
 fn large(subscriptions: usize) -> (Stage, Client) {
     let mut stage = Stage::new();
     let client = stage.client("large", &Ask::lasting(60));
@@ -243,7 +243,7 @@ fn a_session_that_is_being_told_may_be_taken_over_or_left() {
             && matches!(reply, Reply::Evict { connection } if *connection == first.place.connection)
     };
     assert!(stage.sink.replies.iter().any(evicted));
-    // Its shard confirms whoever is there.
+    // The shard confirms pieces of any connection.
     confirm(&mut stage, &first);
     turn(&mut stage);
     let of_turn = pieces(&mut stage);

@@ -14,7 +14,7 @@ fn stage() -> Stage {
     stage
 }
 
-/// A topic name of so many bytes, different for each number.
+/// A topic name of this number of bytes, different for each number.
 fn long_topic(number: usize, bytes: usize) -> String {
     format!("{number:04}/{}", "x".repeat(bytes - 5))
 }
@@ -72,7 +72,7 @@ fn the_sweep_waits_while_there_is_no_space_for_its_records() {
     assert_eq!(cleared(&stage), 1);
 }
 
-/// Where much has expired, the sweep goes on with the next step at once.
+/// When many values have expired, the sweep continues with the next step at once.
 #[test]
 fn the_sweep_does_not_rest_while_it_finds_something() {
     let mut stage = stage();
@@ -135,7 +135,7 @@ fn a_packet_with_many_filters_is_recorded_in_groups_that_fit_into_a_frame() {
     assert!(!state.contains("17"), "{state}");
 }
 
-/// What was taken of it before there was no space is given back: it is refused as a whole.
+/// Subscriptions recorded before the space ran out are undone: the packet is refused as a whole.
 #[test]
 fn a_packet_with_many_filters_that_is_refused_leaves_nothing_behind() {
     let mut stage = stage();
@@ -152,7 +152,7 @@ fn a_packet_with_many_filters_that_is_refused_leaves_nothing_behind() {
     assert!(!again.durable_state().contains("17"), "nor after a restart");
 }
 
-/// A message for so many queues that its record fits into no frame is refused, and is not taken for a lack of space.
+/// A message is refused if its record for all queues fits into no frame. This is not taken for a lack of space.
 #[test]
 fn a_message_for_too_many_queues_is_refused() {
     let mut stage = stage();
@@ -190,7 +190,7 @@ fn what_changes_nothing_is_not_recorded() {
         stage.received(&lasting, packet_id(id));
     }
     assert_eq!(records(&stage), before, "{:?}", stage.sink.groups);
-    // What is there is cleared once.
+    // An existing value is cleared once.
     stage.publish(&clean, 60, &retained("there", b"x", QOS_1));
     (61..70).for_each(|id| stage.publish(&clean, id, &retained("there", b"", QOS_1)));
     assert_eq!(cleared(&stage), 1);

@@ -33,17 +33,17 @@ pub(crate) struct Sink {
     pub(crate) no_space: bool,
     /// The longest group that is taken, if it is not that of long segments.
     pub(crate) short_group_bytes: Option<usize>,
-    /// There is no space any more when so many groups were taken.
+    /// Number of groups after which there is no space any more.
     pub(crate) no_space_after: Option<usize>,
     pub(crate) is_poisoned: bool,
     pub(crate) has_no_room: bool,
-    /// The shards have no room any more when so many replies were posted.
+    /// Number of posted replies after which the shards have no room any more.
     pub(crate) no_room_after: Option<usize>,
     /// Only groups that begin with a message may be asked for their address.
     pub(crate) is_message_asked_for: bool,
     /// There is not even space for what frees space.
     pub(crate) lacks_space: bool,
-    /// What is to be read again.
+    /// Requests for messages to be read again.
     pub(crate) wanted: Vec<Wanted>,
     /// Groups whose messages cannot be read again.
     pub(crate) damaged: Vec<Lsn>,
@@ -113,7 +113,7 @@ impl Effects for Sink {
 }
 
 impl Sink {
-    /// What stands where a message is to be read again.
+    /// Returns the record at the address of a message.
     fn read(&self, wanted: Wanted) -> Fetched {
         let group = self.groups.iter().find(|(lsn, _)| lsn.0 == wanted.address.at.get());
         let found = match group.map(|(_, group)| &group[0]) {
@@ -143,7 +143,7 @@ impl Sink {
         Log(self.records(last).into_iter())
     }
 
-    /// What is not in memory, in place of where it stands.
+    /// Replaces the addresses of messages on disk with the messages.
     fn resolve(&self, state: &str) -> String {
         let mut lines = Vec::new();
         for line in state.lines() {
@@ -188,7 +188,7 @@ impl Source<'static> for Log {
     }
 }
 
-/// Where a message can be read again.
+/// Returns the address of a message, if the record contains one.
 fn address_of(lsn: Lsn, record: &Record<'_>) -> Option<Address> {
     let at = NonZeroU64::new(lsn.0)?;
     matches!(record, Record::Enqueue { .. }).then_some(Address { at, bytes: 1, checksum: 0 })
@@ -200,13 +200,13 @@ pub(crate) struct Stage {
     pub(crate) index: Arc<Subscriptions>,
     pub(crate) sink: Sink,
     pub(crate) now: Now,
-    /// What is committed is durable at once.
+    /// Commits are durable at once.
     pub(crate) is_fast: bool,
     /// The pieces that shards were told bit by bit, which they confirm at once unless they are slow.
     pub(crate) restored: Vec<(ConnectionId, Vec<Box<str>>)>,
     pub(crate) unfinished: Vec<(ConnectionId, Vec<Box<str>>, bool)>,
     pub(crate) confirms: bool,
-    /// Commands are printed.
+    /// Each command is printed.
     pub(crate) is_verbose: bool,
     next_slot: u32,
 }
@@ -218,11 +218,11 @@ pub(crate) struct Client {
     pub(crate) claimant: Arc<Subscriber>,
     /// It as others see it, once it has its identifier.
     pub(crate) subscriber: Arc<Subscriber>,
-    /// What it has asked for.
+    /// Session Expiry Interval of its CONNECT, in seconds.
     pub(crate) expiry_secs: u32,
 }
 
-/// What a CONNECT asks for.
+/// Properties of a CONNECT packet.
 #[derive(Debug, Clone)]
 pub(crate) struct Ask {
     pub(crate) clean_start: bool,
@@ -241,7 +241,7 @@ pub(crate) struct Ask {
 }
 
 impl Ask {
-    /// A session that is kept for so long, if there is none already.
+    /// A session that is kept for this number of seconds, if there is none already.
     pub(crate) fn lasting(expiry_secs: u32) -> Self {
         Self {
             clean_start: false,
@@ -307,7 +307,7 @@ impl Stage {
         Self { ledger, index, sink, now, is_fast, restored, unfinished, confirms, is_verbose, next_slot }
     }
 
-    /// The same in a process that may hold so much memory.
+    /// The same in a process with this budget of memory.
     pub(crate) fn with_budget(settings: Settings, budget: &Arc<Budget>) -> Self {
         let mut stage = Self::with(settings.clone());
         let ledger = Ledger::new(Settings { seed: 7, ..settings }, Arc::clone(&stage.index));
@@ -372,7 +372,7 @@ impl Stage {
         }
     }
 
-    /// What would be there after a restart.
+    /// Returns the state after a restart.
     pub(crate) fn state(&self) -> String {
         self.state_of(&self.ledger)
     }
@@ -381,13 +381,13 @@ impl Stage {
         self.sink.resolve(&ledger.durable_state())
     }
 
-    /// Everything is durable.
+    /// Makes all records durable.
     pub(crate) fn sync(&mut self) {
         let last = self.sink.last;
         self.progress(last, last, false);
     }
 
-    /// The disk has come so far.
+    /// Reports the progress of the disk.
     pub(crate) fn progress(&mut self, written: Lsn, durable: Lsn, has_failed: bool) {
         self.ledger.progress(Progress { written, durable, has_failed }, self.now, &mut self.sink);
     }
@@ -625,7 +625,7 @@ impl Stage {
         })
     }
 
-    /// What this connection was told instead of going on.
+    /// Returns the reasons with which this connection was ended or refused.
     pub(crate) fn ended(&mut self, client: &Client) -> Vec<ReasonCode> {
         self.take(client, |reply| match reply {
             Reply::Ended { connection, reason } | Reply::Refused { connection, reason } => {

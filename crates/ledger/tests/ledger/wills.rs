@@ -18,7 +18,7 @@ fn witness(stage: &mut Stage) -> Client {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Return {
     Never,
-    /// After so many seconds.
+    /// Resumes the session after this number of seconds.
     Resumes(u64),
     Wipes(u64),
     /// Another connection takes the identifier.

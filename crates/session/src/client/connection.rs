@@ -22,7 +22,7 @@ use crate::outbound::INFLIGHT_MAX;
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) version: Version,
-    /// Set by CONNACK.
+    /// CONNACK has accepted the connection.
     pub(super) is_connected: bool,
     /// Session Expiry Interval of CONNECT, in seconds. Before MQTT 5: 0, or the maximum for a lasting session.
     asked_expiry_secs: u32,

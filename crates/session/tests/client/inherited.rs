@@ -9,7 +9,7 @@ use wire::{
 
 use crate::world::{World, connect, id, outgoing};
 
-/// A program that knows its name; the server takes so many messages at a time.
+/// A program that knows its name; the server accepts this number of messages at a time.
 fn inherited(version: Version, session_present: bool, window: u16) -> World {
     let mut world = World::apart(version, Settings { inflight_max: window, ..Settings::default() });
     let stored = Stored {

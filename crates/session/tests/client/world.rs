@@ -41,7 +41,7 @@ pub(crate) fn outgoing(qos: Qos) -> Outgoing<'static> {
 }
 
 impl World {
-    /// No connection yet.
+    /// Makes a client without a connection.
     pub(crate) fn apart(version: Version, settings: Settings) -> Self {
         Self { client: Client::new(settings), version, now_ms: 1_000, out: Vec::new() }
     }

@@ -21,7 +21,7 @@ impl Random {
         usize::try_from(self.next() % end as u64).expect("below a usize")
     }
 
-    /// Once in so many times.
+    /// Returns true once in this number of times, on average.
     pub(crate) fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }

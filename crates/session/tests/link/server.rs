@@ -25,7 +25,7 @@ struct Entry {
     item: Item,
     /// Given when it is sent for the first time.
     packet_id: Option<PacketId>,
-    /// PUBREC has come.
+    /// PUBREC for the message has arrived.
     is_received: bool,
 }
 

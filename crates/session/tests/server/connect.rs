@@ -279,8 +279,8 @@ fn a_session_is_kept_as_long_as_was_asked_for_and_is_allowed() {
     }
 }
 
-/// A reload may come between CONNECT and CONNACK. Whoever claims the session by then knows the earlier limits, so CONNACK has to
-/// say the same.
+/// A reload may come between CONNECT and CONNACK. Whoever claims the session by then knows the earlier limits, so
+/// CONNACK has to say the same.
 #[test]
 fn limits_of_a_session_are_those_at_its_connect() {
     let low =

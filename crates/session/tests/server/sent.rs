@@ -12,7 +12,7 @@ use wire::{
 
 use crate::world::{World, connect_with, id, publish};
 
-/// A client that takes so many messages at a time.
+/// A client that accepts this number of messages at a time.
 fn with_window(window: u16) -> World {
     let connect = connect_with(Version::V5, |connect| {
         connect.properties.receive_maximum = NonZeroU16::new(window);

@@ -74,7 +74,7 @@ impl World {
         Now { monotonic_ms: self.now_ms, unix_ms: self.now_ms }
     }
 
-    /// The client sends a packet. What is answered at once is sent.
+    /// The client sends a packet. Immediate answers are sent.
     pub(crate) fn take<'p>(&mut self, packet: impl Into<Packet<'p>>) -> Result<Request<'p>, Violation> {
         let now = self.now();
         let request = self.session.handle_packet(&packet.into(), &self.settings, now)?;
