@@ -319,7 +319,7 @@ impl Tap {
 /// Notes the identifier in CONNECT, or the one that CONNACK assigns.
 fn note_client(packet: &Packet<'_>, client_id: &mut Option<String>) {
     match packet {
-        Packet::Connect(connect) => *client_id = Some(connect.client_id().to_string()),
+        Packet::Connect(connect) => *client_id = Some(connect.client_id.to_string()),
         Packet::ConnAck(connack) => {
             if let Some(assigned) = connack.properties.assigned_client_identifier {
                 *client_id = Some(assigned.to_string());
