@@ -248,8 +248,11 @@ impl Watched {
             return Ok(None);
         }
         if stack::awaits_certificate(listener) {
-            // The earlier certificate is better than none.
-            return Ok(None);
+            if is_same {
+                return Ok(None);
+            }
+            // The earlier certificate is better than none. The other rules are in force at once.
+            return stack::tls_with_earlier(listener, &self.current.config());
         }
         match stack::tls(listener) {
             Err(error) if is_same && error.kind() == io::ErrorKind::PermissionDenied => {
@@ -328,7 +331,47 @@ pub(crate) fn now_unix_secs() -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use config::{Config, Flags, Machine, Sources};
+
     use super::*;
+
+    fn listener(directory: &Path, rules: &str) -> Listener {
+        let text = format!(
+            "data_dir = {directory:?}\n[acme]\ndomains = [\"a.example\"]\nterms_of_service_agreed = true\n\
+             [[listener]]\naddress = \"127.0.0.1:0\"\ntls_acme = true\n{rules}"
+        );
+        let config = Config::parse(&Sources::of("a.toml", &text), &Flags::default(), &Machine::detect());
+        config.unwrap_or_else(|report| panic!("{}", report.render(false))).listeners.remove(0)
+    }
+
+    /// Another authority is named, and the listener asks for certificates of clients from now on: that does not wait for the
+    /// authority.
+    #[test]
+    fn stricter_rules_are_in_force_while_a_certificate_is_awaited() {
+        let directory = std::env::temp_dir().join(format!("pondhawk-awaited-{}", std::process::id()));
+        let before = listener(&directory, "");
+        let (file, ca) = (before.tls_certificate[0].clone(), directory.join("ca.pem"));
+        let made = rcgen::generate_simple_self_signed(["a.example".to_owned()]).expect("a certificate");
+        std::fs::create_dir_all(file.parent().expect("a folder")).expect("a temporary directory");
+        std::fs::write(&file, made.signing_key.serialize_pem() + &made.cert.pem()).expect("it is ours");
+        std::fs::write(&ca, made.cert.pem()).expect("it is ours");
+        let (mut certificates, stacks) = Certificates::open(std::slice::from_ref(&before)).expect("files");
+        let current = stacks[0].tls.clone().expect("TLS");
+        let earlier = current.config();
+        std::fs::remove_file(&file).expect("it is ours");
+        let after = listener(
+            &directory,
+            &format!(
+                "tls_minimum = \"1.3\"\ntls_client_certificate = \"required\"\ntls_client_ca = {ca:?}\n"
+            ),
+        );
+        let next = certificates.prepare(&[(&before, &stacks[0])], &[after], &[Some(0)]).expect("files");
+        certificates.use_next(next);
+        let config = current.config();
+        std::fs::remove_dir_all(&directory).expect("it is ours");
+        assert!(!Arc::ptr_eq(&config, &earlier), "other rules");
+        assert!(Arc::ptr_eq(&config.cert_resolver, &earlier.cert_resolver), "the same certificate");
+    }
 
     #[test]
     fn a_certificate_is_urgent_in_steps() {

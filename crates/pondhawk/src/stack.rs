@@ -75,6 +75,31 @@ fn with_tls(listener: &Listener, tls: Option<Arc<CurrentTls>>) -> Stack {
 /// # Errors
 /// As [`of`].
 pub(crate) fn tls(listener: &Listener) -> io::Result<Option<Arc<ServerConfig>>> {
+    let built = build(listener)?;
+    if let Some((_, false)) = built {
+        tracing::warn!(listener = %listener.address, "TLS is refused here until there is a certificate of ACME");
+    }
+    Ok(built.map(|(config, _)| config))
+}
+
+/// The rules of TLS of a listener that waits for a certificate of ACME, with the earlier certificate.
+///
+/// # Errors
+/// As [`of`].
+pub(crate) fn tls_with_earlier(
+    listener: &Listener,
+    earlier: &ServerConfig,
+) -> io::Result<Option<Arc<ServerConfig>>> {
+    let with_earlier = |(config, _): (Arc<ServerConfig>, bool)| {
+        let mut config = ServerConfig::clone(&config);
+        config.cert_resolver = Arc::clone(&earlier.cert_resolver);
+        Arc::new(config)
+    };
+    Ok(build(listener)?.map(with_earlier))
+}
+
+/// Certificates and rules of TLS, and whether there is a certificate.
+fn build(listener: &Listener) -> io::Result<Option<(Arc<ServerConfig>, bool)>> {
     if listener.tls_certificate.is_empty() {
         return Ok(None);
     }
@@ -95,9 +120,7 @@ pub(crate) fn tls(listener: &Listener) -> io::Result<Option<Arc<ServerConfig>>> 
     };
     let identities = files().map(identity).filter(|identity| !listener.tls_acme || !is_to_come(identity));
     let identities = identities.collect::<io::Result<Vec<_>>>()?;
-    if identities.is_empty() {
-        tracing::warn!(listener = %listener.address, "TLS is refused here until there is a certificate of ACME");
-    }
+    let has_identity = !identities.is_empty();
     let settings = TlsSettings {
         identities,
         awaits_identities: listener.tls_acme,
@@ -119,7 +142,7 @@ pub(crate) fn tls(listener: &Listener) -> io::Result<Option<Arc<ServerConfig>>> 
             place.unwrap_or_default()
         ))
     };
-    settings.build().map(Some).map_err(explain)
+    settings.build().map(|config| Some((config, has_identity))).map_err(explain)
 }
 
 /// Whether the authority of `[acme]` still has to give the certificate of a listener.
@@ -176,7 +199,7 @@ fn objects<T: PemObject>(key: &str, path: &Path, what: &str) -> io::Result<Vec<T
     if objects.is_empty() { Err(explain(pem::Error::NoItemsFound)) } else { Ok(objects) }
 }
 
-fn private_key(path: &Path) -> io::Result<PrivateKeyDer<'static>> {
+pub(crate) fn private_key(path: &Path) -> io::Result<PrivateKeyDer<'static>> {
     let key = contents(path).map_err(pem::Error::Io).and_then(|bytes| PrivateKeyDer::from_pem_slice(&bytes));
     key.map_err(|error| explain("tls_key", path, &error, "private key"))
 }

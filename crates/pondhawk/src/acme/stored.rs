@@ -20,6 +20,8 @@ use crate::users::replace_private;
 
 /// Maximum number of certificates in a chain.
 const CHAIN_MAX: usize = 10;
+/// Maximum difference of clocks, in seconds. A certificate may begin this much later than now.
+const CLOCK_SECS: i64 = 3_600;
 /// Number of characters in a line of PEM.
 const LINE_CHARACTERS: usize = 64;
 
@@ -40,7 +42,13 @@ impl Held {
         if stack::is_to_come(&chain) {
             return Ok(None);
         }
-        Ok(chain?.into_iter().next().and_then(|certificate| Self::new(certificate).ok()))
+        let chain = chain?;
+        // A file whose key is damaged, or another's, is as good as none.
+        let Ok(key) = stack::private_key(file) else { return Ok(None) };
+        if stack::is_foreign(&layers::Identity { chain: chain.clone(), key }) {
+            return Ok(None);
+        }
+        Ok(chain.into_iter().next().and_then(|certificate| Self::new(certificate).ok()))
     }
 
     fn new(certificate: CertificateDer<'static>) -> Result<Self, String> {
@@ -93,6 +101,9 @@ impl Issued {
         }
         if !held.is_for(domains) {
             return Err("its certificate is for other names".to_owned());
+        }
+        if held.validity.from_unix_secs > now_unix_secs + CLOCK_SECS {
+            return Err("its certificate is not valid yet; is the clock of this machine right?".to_owned());
         }
         if held.validity.until_unix_secs <= now_unix_secs {
             return Err("its certificate has expired already".to_owned());
@@ -205,6 +216,8 @@ mod tests {
         let issued = Issued::new(&good, &key, &names, now).expect("it can be used");
         assert_eq!(issued.held.validity.until_unix_secs, rcgen::date_time_ymd(2040, 1, 1).unix_timestamp());
         let many = good.repeat(CHAIN_MAX / 2 + 1);
+        let early = Issued::new(&good, &key, &names, rcgen::date_time_ymd(1974, 12, 31).unix_timestamp());
+        assert!(early.expect_err("it begins in 1975").contains("not valid yet"));
         for (bad, why) in [
             (chain(&["a.example"], &key, 2040), "other names"),
             (chain(&["a.example", "b.example"], &other, 2040), "another key"),
@@ -229,20 +242,26 @@ mod tests {
         let names = domains(&["a.example"]);
         assert!(Held::read(&file).expect("it is not there").is_none());
         let sent = chain(&["a.example"], &key, 2040);
-        let issued = Issued::new(&format!("junk\n{sent}"), &key, &names, 0).expect("it can be used");
+        let now = rcgen::date_time_ymd(2030, 1, 1).unix_timestamp();
+        let issued = Issued::new(&format!("junk\n{sent}"), &key, &names, now).expect("it can be used");
         issued.store(&file).expect("it is ours");
         let text = std::fs::read_to_string(&file).expect("it is there");
         let held = Held::read(&file).expect("it is there").expect("a certificate");
         let mode = |path: &Path| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
         let modes = (mode(&file), mode(&directory.join("a")));
-        std::fs::write(&file, "damaged").expect("it is ours");
-        let damaged = Held::read(&file).expect("it is there");
+        let other_key = KeyPair::generate().expect("a key").serialize_pem();
+        let bad =
+            ["damaged".to_owned(), sent.clone(), other_key + &sent, sent.clone() + "-----BEGIN PRIVATE"];
+        let damaged = bad.map(|text| {
+            std::fs::write(&file, text).expect("it is ours");
+            Held::read(&file).expect("it is there")
+        });
         std::fs::remove_dir_all(&directory).expect("it is ours");
         assert_eq!(modes, (0o600, 0o700));
         assert!(text.starts_with("-----BEGIN PRIVATE KEY-----") && !text.contains("junk"));
         assert_eq!(text.replace(['\r'], "").matches("BEGIN CERTIFICATE").count(), 2);
         assert!(held.is_for(&names) && !held.is_for(&domains(&["a.example", "b.example"])));
         assert_eq!(held.validity, issued.held.validity);
-        assert!(damaged.is_none());
+        assert!(damaged.iter().all(Option::is_none), "{damaged:?}");
     }
 }
