@@ -201,6 +201,81 @@ mod tests {
         }
     }
 
+    /// A record of TLS 1.3 with the beginning of a handshake message, under the keys of a client whose handshake is complete.
+    fn record_with_half_a_message(client: ClientConnection) -> Vec<u8> {
+        use ::ring::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+        let secrets = client.dangerous_extract_secrets().expect("the handshake is complete");
+        let (sequence, rustls::ConnectionTrafficSecrets::Aes128Gcm { key, iv }) = secrets.tx else {
+            panic!("the only suite of the client");
+        };
+        let mut nonce = [0; 12];
+        nonce.copy_from_slice(iv.as_ref());
+        for (byte, of_sequence) in nonce[4..].iter_mut().zip(sequence.to_be_bytes()) {
+            *byte ^= of_sequence;
+        }
+        // The header of a KeyUpdate (24) with a body of one byte, which does not come; and the type of the record: handshake (22).
+        let mut inner = vec![24, 0, 0, 1, 22];
+        let len = u8::try_from(inner.len() + AES_128_GCM.tag_len()).expect("a short record");
+        let header = [23, 3, 3, 0, len];
+        let key = LessSafeKey::new(UnboundKey::new(&AES_128_GCM, key.as_ref()).expect("16 bytes"));
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        key.seal_in_place_append_tag(nonce, Aad::from(header), &mut inner).expect("a short record");
+        [&header[..], &inner].concat()
+    }
+
+    /// Only an attacker sends that: the session of rustls keeps the place of the message's beginning.
+    #[test]
+    fn half_a_message_behind_the_handshake_of_an_authority_ends_nothing_else() {
+        let listener = Listener::new(true);
+        let mut provider = ring::default_provider();
+        provider.cipher_suites = vec![ring::cipher_suite::TLS13_AES_128_GCM_SHA256];
+        let mut roots = RootCertStore::empty();
+        roots.add(listener.of_question.clone()).expect("it can be trusted");
+        let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
+            .with_protocol_versions(&[&TLS13])
+            .expect("a version")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![ALPN.to_vec()];
+        config.enable_secret_extraction = true;
+        let name = NAME.to_owned().try_into().expect("a name");
+        let mut client = ClientConnection::new(Arc::new(config), name).expect("a connection");
+        let pipe = Pipe::new(1 << 20);
+        let stack = Stack { tls: Some(Arc::clone(&listener.current)), ..Stack::default() };
+        let mut server = Layered::new(pipe.clone(), Arc::new(stack));
+        let mut buffer = vec![0; 4_096];
+        let mut read = |server: &mut Layered<Pipe>| loop {
+            match server.read(&mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                outcome => break outcome,
+            }
+        };
+        let send = |client: &mut ClientConnection| {
+            let mut records = Vec::new();
+            while client.wants_write() {
+                client.write_tls(&mut records).expect("a vector takes everything");
+            }
+            records
+        };
+        pipe.put(&send(&mut client));
+        drop(read(&mut server));
+        drop(server.flush());
+        let written = pipe.take_written();
+        let mut rest = &written[..];
+        while !rest.is_empty() {
+            client.read_tls(&mut rest).expect("records");
+            client.process_new_packets().expect("an answer");
+        }
+        assert!(!client.is_handshaking());
+        let mut records = send(&mut client);
+        records.extend(record_with_half_a_message(client));
+        pipe.put(&records);
+        let error = read(&mut server).expect_err("it is an authority");
+        assert!(error.to_string().contains(&crate::Rejected::Challenge.to_string()), "{error}");
+        drop(server.flush());
+        drop(read(&mut server));
+    }
+
     #[test]
     fn clients_are_no_authorities() {
         let listener = Listener::new(true);
