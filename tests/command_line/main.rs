@@ -85,7 +85,7 @@ fn names_with_control_characters_are_escaped_in_every_message() {
     let rows: [&[&str]; 24] = [
         &["-c", NAME],
         &["check", NAME],
-        &["config", "show", "-c", NAME],
+        &["config", "show", NAME],
         &["journal", "check", NAME],
         &["journal", "inspect", NAME],
         &["journal", "repair", NAME],
