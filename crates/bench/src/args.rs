@@ -118,10 +118,9 @@ pub(crate) enum BenchCommand {
     Ledger(LedgerArgs),
     /// The ledger on its journal, in this process and on a real disk: how fast messages become durable
     ///
-    /// Publishes at QoS 1 to sessions that are away, so many messages at a time, and waits until all of them are
-    /// acknowledged, which is when their records are synced. Beside it, in turn, a yardstick: the same bytes appended
-    /// to one file that is as long already, and synced. Queues are bounded, so that segments are read again and used
-    /// again all the time, as they are in a broker that has run for a while.
+    /// Publishes a number of messages at QoS 1 to sessions that are away, waits until their records are synced, and
+    /// repeats that. A yardstick runs in turn with it: the same bytes are appended to one file of the same length, and
+    /// synced. Queues are bounded, so that segments are used again all the time, as in a broker that has run for a while.
     Durable(DurableArgs),
     /// The ledger made again from its journal: time, memory, and the disk that is given back
     ///
@@ -136,38 +135,37 @@ pub(crate) enum BenchCommand {
     /// also the form in which the relay takes part. Every message must arrive once. A server that runs already keeps
     /// them, under flood/.
     RetainedFlood(RetainedFloodArgs),
-    /// A loadtest of pairs, alone and beside one subscriber to everything that takes nothing and one that takes 1 KiB/s
+    /// A loadtest of pairs, alone and beside two subscribers to everything: one never reads, and one reads 1 KiB/s
     ///
-    /// Nothing may be lost to the pairs. What the two laggards get is not counted.
+    /// The pairs must not lose messages. The messages of the two slow subscribers are not counted.
     SlowConsumer(SlowConsumerArgs),
-    /// A shared group whose members but one acknowledge nothing and are lost with what they took
+    /// A shared group in which all members but one acknowledge nothing, and lose their connections
     ///
-    /// Every message at QoS 1 must reach the survivor, once. How many came after a later one with the same key is told
-    /// and is no failure: servers hand out in different orders.
+    /// Every message at QoS 1 must reach the last member, once. The table has the number of messages that came after a
+    /// later one with the same key. That is no failure, because servers distribute in different orders.
     SharedQueue(SharedQueueArgs),
     /// All of many clients lose their connections and reconnect at once, while innocent clients go on
     ///
-    /// Over when every client has its CONNACK and its SUBACK again.
+    /// The storm is over when every client has its CONNACK and its SUBACK again.
     Storm(StormArgs),
     /// TLS handshakes: full ones, and those that resume a session
     ///
-    /// Clients connect, shake hands, send CONNECT, and leave when they have their CONNACK. Counted are those that get
-    /// there, and latency is from the first packet to CONNACK. In the column “resumed” each client has the session of
-    /// the client before it, and a server that makes a full handshake fails the run. With --rate, so many handshakes are
-    /// made per second, beside innocent clients whose latency is measured.
+    /// Clients connect, make a handshake, send CONNECT, and leave when they have their CONNACK. Clients with a CONNACK
+    /// count, and the latency is the time from the first packet to CONNACK. In the column “resumed”, each client resumes
+    /// the session of the client before it, and a server that makes a full handshake fails the run. With --rate, clients
+    /// make this number of handshakes per second, beside innocent clients whose latency is measured.
     Handshakes(HandshakesArgs),
-    /// Messages at QoS 1 for sessions whose clients are away, who then come back and must get all of them
+    /// Messages at QoS 1 for sessions whose clients are away. The clients then connect and must receive all of them
     ///
-    /// Counted are messages that are acknowledged to their publishers, until the last one is; then the clock stops.
-    /// All clients come back, acknowledge what they get, and everything that was acknowledged must be there, once and
-    /// in the order of its publisher. A server that runs already keeps the sessions, without messages.
+    /// Messages count when the publisher has the acknowledgement, and the clock stops at the last acknowledgement. All
+    /// clients then connect and acknowledge. Each acknowledged message must arrive once, in the order of its publisher.
+    /// A server that was running before keeps the sessions, without messages.
     OfflineSessions(OfflineArgs),
     /// The ceiling as a server of its own: forwards bytes without looking at them
     ///
-    /// Speaks MQTT until a connection's first PUBLISH. From then on that connection's bytes go as they come to those
-    /// that had subscribed to that PUBLISH's topic, one read of up to 64 KiB and one write per target. What it costs
-    /// is what the kernel costs. With TLS it decrypts and encrypts, and then shows the cost of both. Listens on 127.0.0.1
-    /// only.
+    /// The relay speaks MQTT until the first PUBLISH of a connection. It then forwards all bytes of the connection to the
+    /// subscribers of that topic: one read of up to 64 KiB, and one write for each subscriber. Its cost is the cost of the
+    /// kernel, and with TLS also that of decryption and encryption. It listens on 127.0.0.1 only.
     Relay(RelayArgs),
     /// The floor under attacks that only connect, as a server of its own: refuses every CONNECT
     ///
@@ -183,11 +181,11 @@ pub(crate) struct LoadtestArgs {
     pub(crate) flood: FloodArgs,
     /// Meanwhile one more connection subscribes to this many other topics per second and unsubscribes from them
     ///
-    /// The requests are evenly spread and not held back by their answers, but for a server that owes 256 of them. The
-    /// table says so if the rate fell short; a request that is refused or never answered fails the run.
+    /// The requests are evenly spread. They wait for answers only if 256 are missing. The table says if the rate was too
+    /// low. A request that is refused or never answered fails the run.
     #[arg(long, value_name = "N", default_value_t = 0)]
     churn_per_sec: u32,
-    /// Which topics those are
+    /// Topics of these subscriptions
     #[arg(long, value_name = "WHERE", value_enum, default_value_t = ChurnPlace::Apart)]
     churn_topics: ChurnPlace,
 }
@@ -195,7 +193,7 @@ pub(crate) struct LoadtestArgs {
 #[derive(Debug, Args)]
 #[command(disable_version_flag = true)]
 pub(crate) struct FloodArgs {
-    /// How many: connections in all (loadtest), subscribers (fanout), publishers (fanin); a list makes columns
+    /// Number of connections (loadtest), of subscribers (fanout) or of publishers (fanin); a list makes columns
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "500", value_parser = value_parser!(u32).range(2..))]
     conns: Vec<u32>,
     /// Messages that each publisher sends
@@ -223,7 +221,7 @@ pub(crate) struct FloodArgs {
 pub(crate) struct QosArgs {
     /// QoS of all messages and subscriptions: 0, 1 or 2
     ///
-    /// Above 0 a run ends when every message is acknowledged to the end, too. A server that grants less, or whose
+    /// Above 0, a run also waits for the last acknowledgement of every message. A server that grants a lower QoS, or whose
     /// Receive Maximum is below the window, fails the run.
     #[arg(long, value_name = "QOS", default_value = "0", value_parser = qos)]
     qos: Qos,
@@ -302,34 +300,34 @@ pub(crate) struct IdleArgs {
 pub(crate) struct ComparisonArgs {
     /// A server that runs already; the port is 1883 unless it is given
     ///
-    /// Also as a URL, such as mqtts://broker.example, ws://localhost:8080/mqtt or wss://broker.example: its scheme then
-    /// takes the place of --over, and has the usual port. --server gives a server a shorter name in the table, and a process id.
+    /// It may be a URL, such as mqtts://broker.example, ws://localhost:8080/mqtt or wss://broker.example. The scheme then
+    /// replaces --over, and has the usual port. --server gives a server a shorter name in the table, and a process id.
     #[arg(value_name = "HOST[:PORT]", value_parser = host)]
     pub(crate) hosts: Vec<RunningServer>,
     /// A server that runs already (default: server=127.0.0.1:1883); may be given several times
     ///
-    /// Its process is found by its listening socket if it is on this machine and its id is not given. All ratios in
-    /// the table are to the first server.
+    /// Without a process id, a server on this machine is found by its listening socket. All ratios in the table are
+    /// relative to the first server.
     #[arg(long = "server", value_name = "NAME=HOST[:PORT[:PID]]")]
     pub(crate) servers: Vec<RunningServer>,
     /// A server that is started afresh for each run and ended after it; may be given several times
     ///
-    /// The command is run by the shell and must stay in the foreground, listening on 127.0.0.1:{port}. {cert}, {key} and
-    /// {ca} become the files of a certificate that is made for 127.0.0.1 and localhost, of its key, and of the authority
-    /// that has signed it, which clients then trust. The output of the command is thrown away. Where it does not start, its rows are FAILED. It ends when this program does; on Linux (with
-    /// util-linux) however that ends, unless it changes its user.
+    /// The shell runs the command, which must stay in the foreground and listen on 127.0.0.1:{port}. {cert}, {key} and {ca}
+    /// become files: a certificate for 127.0.0.1 and localhost, its key, and its authority, which the clients then trust.
+    /// The output of the command is discarded. If it does not start, its rows are FAILED. The command ends when this program
+    /// ends; on Linux (with util-linux) also when this program is killed, unless the command changes its user.
     #[arg(long = "spawn", value_name = "NAME=COMMAND with {port}")]
     pub(crate) commands: Vec<ServerCommand>,
     /// Adds Mosquitto as it is installed, started afresh for each run
     ///
-    /// With its default configuration but for: allow_anonymous true, max_queued_messages 0 (its queues grow instead of
-    /// dropping messages), max_inflight_messages 0 (as many may be unacknowledged to a subscriber as the protocol
-    /// allows, instead of 20), set_tcp_nodelay true, log_type none.
+    /// Its configuration is the default one with these changes: allow_anonymous true, max_queued_messages 0 (queues grow
+    /// instead of dropping messages), max_inflight_messages 0 (the protocol alone limits the unacknowledged messages of a
+    /// subscriber, instead of 20), set_tcp_nodelay true, log_type none.
     #[arg(long)]
     pub(crate) with_mosquitto: bool,
-    /// Adds the built-in relay, started afresh for each run: how far the servers are from the kernel's limit
+    /// Adds the built-in relay, started afresh for each run. It shows how far the servers are from the kernel's limit
     ///
-    /// It knows no acknowledgements, and is refused above QoS 0.
+    /// The relay knows no acknowledgements, and is refused above QoS 0.
     #[arg(long)]
     pub(crate) with_relay: bool,
     /// Processors for the servers that are started, such as 0 or 0,2-3

@@ -143,7 +143,7 @@ pub(super) const REFUSED: &[Flag] = &[
             argument("NAME", "--psk-identity argument given but no identity specified"),
             |_, _| Err(refused("--psk-identity", SHARED_KEYS)),
         ),
-        help: "Whose key that is",
+        help: "The name of the key's owner",
     },
     Flag {
         names: &["--tls-engine"],

@@ -114,10 +114,12 @@ pub(crate) fn advice(error: &io::Error) -> Option<&'static str> {
 
 fn certificate_advice(wrong: &CertificateError) -> Option<&'static str> {
     use CertificateError::{
-        Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet, NotValidYetContext,
-        Other, UnknownIssuer,
+        BadSignature, Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,
+        NotValidYetContext, Other, UnknownIssuer,
     };
     Some(match wrong {
+        // An authority of the same name, such as one that was made again, has another key.
+        BadSignature => "another authority of the same name has signed it: name the one of the server",
         UnknownIssuer => "nobody who is trusted has signed it: name its authority",
         NotValidForName | NotValidForNameContext { .. } => {
             "use a name that it has, or expect the server under that one"
