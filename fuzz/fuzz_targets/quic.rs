@@ -19,7 +19,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use turn::{Readiness, Stream as _};
 
-const LIMITS: QuicLimits = QuicLimits { handshakes_max: 8, buffer_bytes: 16 * 1024 };
+const LIMITS: QuicLimits = QuicLimits { handshakes_max: 8, buffer_bytes: 16 * 1024, streams_max: 3 };
 /// Bytes that the client writes.
 const WRITTEN: &[u8] = b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01c\xc0\x00\xe0\x00";
 

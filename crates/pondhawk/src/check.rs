@@ -29,7 +29,11 @@ pub(crate) fn check(path: &Path, machine: &Machine) -> Result<Checked, Failure> 
     let loaded = file::load(Some(path), &flags, machine, &FilesRead::default())?;
     let explain = |error: io::Error| Failure::Access(origin::with_place(&loaded, &error.to_string()));
     AccessFiles::open(&loaded.config).map_err(explain)?;
-    Certificates::open(&loaded.config.listeners).map_err(explain)?;
+    let unread = match Certificates::open(&loaded.config.listeners) {
+        // The broker may run as another user, who can read them.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Some(error),
+        opened => opened.map(|_| None).map_err(explain)?,
+    };
     let name = wire::Shown(path.display());
     let mut verdict = match &loaded.translated {
         None => format!("{name} is good; with the defaults of this machine it comes to:\n"),
@@ -39,6 +43,12 @@ pub(crate) fn check(path: &Path, machine: &Machine) -> Result<Checked, Failure> 
             format!("{name} is a good file of Mosquitto, with {count} {remarks}; in our language it is:\n")
         }
     };
+    if let Some(error) = unread {
+        let _ = writeln!(
+            verdict,
+            "note: certificates are not checked, because this user may not read them: {error}"
+        );
+    }
     for notice in loaded.config.notices(loaded.first_user()) {
         let _ = writeln!(verdict, "note: {notice}");
     }

@@ -105,10 +105,10 @@ impl<H: Host> Io<H> {
 
     /// Notes what the poller says about a stream.
     ///
-    /// A paused connection keeps `readable` and `ending` for its resumption, and is not read before: what
-    /// its peer sent before it left has been accepted, and is read to the end. A reset does not shorten
-    /// that. The end of a connection whose login waits is noticed, because nothing was accepted. Other pauses are bounded by the judge of slow subscribers, a takeover ends a paused connection as
-    /// any other, and where something waits to be written the reset shows in the write.
+    /// A paused connection keeps `readable` and `ending` for its resumption, and is not read before. Bytes that its peer sent
+    /// before it left have been accepted, and are read to the end. A reset does not shorten that. The end of a connection whose
+    /// login waits is noticed, because nothing was accepted. Other pauses are bounded by the judge of slow subscribers. A takeover
+    /// ends a paused connection like any other, and a reset shows in the next write.
     pub(crate) fn woken(&mut self, id: ConnectionId, readiness: Readiness) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         connection.ending |= readiness.ending;

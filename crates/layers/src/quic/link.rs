@@ -79,6 +79,9 @@ pub(super) struct Link {
     sending: Arc<AtomicUsize>,
 }
 
+/// Memory of a piece beyond its bytes. A client that acknowledges nothing can make us keep many short answers.
+const PIECE_OVERHEAD_BYTES: usize = 128;
+
 /// A piece that was written. It counts until it is acknowledged.
 pub(super) struct Sending {
     bytes: Vec<u8>,
@@ -87,7 +90,7 @@ pub(super) struct Sending {
 
 impl Sending {
     pub(super) fn counted(bytes: &[u8], all: &Arc<AtomicUsize>) -> Bytes {
-        all.fetch_add(bytes.len(), Ordering::Relaxed);
+        all.fetch_add(bytes.len() + PIECE_OVERHEAD_BYTES, Ordering::Relaxed);
         Bytes::from_owner(Self { bytes: bytes.to_vec(), all: Arc::clone(all) })
     }
 }
@@ -100,7 +103,7 @@ impl AsRef<[u8]> for Sending {
 
 impl Drop for Sending {
     fn drop(&mut self) {
-        self.all.fetch_sub(self.bytes.len(), Ordering::Relaxed);
+        self.all.fetch_sub(self.bytes.len() + PIECE_OVERHEAD_BYTES, Ordering::Relaxed);
     }
 }
 
@@ -294,7 +297,7 @@ impl Link {
         let read = self.streams.read(&mut self.connection, buffer);
         self.widen();
         self.count_read(read.bytes, read.is_blocked);
-        if read.gives_credit {
+        if read.has_news {
             self.touch();
         }
         let is_drained = read.is_blocked && read.end.is_none() && self.lost.is_none();

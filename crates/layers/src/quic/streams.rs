@@ -21,7 +21,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use quinn_proto::{Connection, Dir, ReadError, StreamId, WriteError};
+use quinn_proto::{Connection, Dir, FinishError, ReadError, StreamId, WriteError};
 
 use super::link::{PIECE_BYTES, Sending};
 use super::walk::{Exchange, Found, From, Walk};
@@ -46,6 +46,8 @@ pub(super) struct Streams {
     has_begun: bool,
     routes: HashMap<Exchange, StreamId>,
     out: Out,
+    /// The reason why the shard reads no more, once it has read all bytes in front of it.
+    end: Option<End>,
 }
 
 /// One stream in the direction of the server.
@@ -54,6 +56,8 @@ struct Lane {
     walk: Walk,
     /// The beginning of a packet.
     held: Vec<u8>,
+    /// The exchange of the packet that has begun.
+    request: Option<Exchange>,
     /// Unanswered requests of the stream.
     routes: usize,
     /// The client sends no more on the stream.
@@ -66,10 +70,22 @@ struct Out {
     walk: Walk,
     /// The beginning of an answer, up to its Packet Identifier at most.
     head: Vec<u8>,
-    /// The stream of the current packet. `None` for the first one.
-    target: Option<StreamId>,
+    /// The stream of the current packet.
+    target: Target,
     /// The head has its target.
     is_resolved: bool,
+    /// Bytes of the current packet have been written.
+    has_begun: bool,
+}
+
+/// The place of a packet for the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Target {
+    #[default]
+    First,
+    Stream(StreamId),
+    /// The client has stopped the stream in the middle of the packet, and wants no more of it.
+    Nowhere,
 }
 
 /// The outcome of a read.
@@ -78,8 +94,8 @@ pub(super) struct Read {
     pub(super) bytes: usize,
     /// All that has arrived was read.
     pub(super) is_blocked: bool,
-    /// The peer may be told that it can send more.
-    pub(super) gives_credit: bool,
+    /// The connection has something to tell its peer: room for more bytes, or the end of a stream.
+    pub(super) has_news: bool,
     pub(super) end: Option<End>,
 }
 
@@ -94,7 +110,7 @@ pub(super) enum End {
 
 impl Lane {
     fn new(id: StreamId) -> Self {
-        Self { id, walk: Walk::default(), held: Vec::new(), routes: 0, is_over: false }
+        Self { id, walk: Walk::default(), held: Vec::new(), request: None, routes: 0, is_over: false }
     }
 }
 
@@ -111,7 +127,7 @@ impl Streams {
 
     /// Bytes that wait for the rest of their packets.
     pub(super) fn held_bytes(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.held.len()).sum()
+        self.lanes.iter().map(|lane| lane.held.capacity()).sum()
     }
 
     /// Reads packets of all streams into `buffer`, those of each stream in their order. A buffer of at most [`HELD_MAX`] bytes
@@ -121,7 +137,11 @@ impl Streams {
             self.lanes.push(Lane::new(id));
         }
         self.count_max = self.count_max.max(self.lanes.len());
-        let mut all = Read { is_blocked: true, ..Read::default() };
+        let mut all = Read { is_blocked: true, end: self.end, ..Read::default() };
+        if self.end == Some(End::Cut) {
+            // Bytes of other streams must not stand behind half a packet.
+            return all;
+        }
         // The lane that has to be read first is read in turn too.
         let has_first = self.inside.is_some() || !self.has_begun;
         let mut left = self.lanes.len() + usize::from(has_first && self.is_open());
@@ -131,13 +151,14 @@ impl Streams {
             let one = self.read_lane(at, connection, &mut buffer[all.bytes..]);
             all.bytes += one.bytes;
             all.is_blocked &= one.is_blocked;
-            all.gives_credit |= one.gives_credit;
-            all.end = one.end.or(all.end);
-            if self.inside.is_some() {
+            all.has_news |= one.has_news;
+            self.end = self.end.or(one.end);
+            all.end = self.end;
+            if self.inside.is_some() || self.end == Some(End::Cut) {
                 break;
             }
         }
-        self.finish_lanes(connection);
+        all.has_news |= self.finish_lanes(connection);
         all
     }
 
@@ -162,8 +183,8 @@ impl Streams {
         }
         let (mut read, error) = receive(connection, lane.id, &mut out[held..]);
         if read.bytes > 0 {
-            out[..held].copy_from_slice(&lane.held);
-            lane.held.clear();
+            // The memory is given back: most packets are not cut.
+            out[..held].copy_from_slice(&std::mem::take(&mut lane.held));
             read.bytes = self.pass_on(at, held, &out[..held + read.bytes]);
         }
         read.end = error.and_then(|error| self.end_lane(at, error.as_ref()));
@@ -179,8 +200,11 @@ impl Streams {
             passed += step;
             match found {
                 Found::Nothing => break,
-                Found::Exchange(exchange) => self.note(at, exchange),
+                Found::Exchange(exchange) => self.lanes[at].request = Some(exchange),
                 Found::End => {
+                    if let Some(exchange) = self.lanes[at].request.take() {
+                        self.note(at, exchange);
+                    }
                     packets_end = passed;
                     self.has_begun = true;
                 }
@@ -230,23 +254,28 @@ impl Streams {
         lane.is_over = true;
         if is_reset {
             // The client takes back a packet that the shard has not seen.
-            lane.held.clear();
+            lane.held = Vec::new();
+            lane.request = None;
         }
         let is_cut = !lane.held.is_empty() || self.inside == Some(lane.id);
         is_cut.then_some(End::Cut)
     }
 
-    /// Ends streams in the direction of the client that the client has ended, once all their requests are answered.
-    fn finish_lanes(&mut self, connection: &mut Connection) {
-        let Self { lanes, out, .. } = self;
+    /// Ends streams in the direction of the client that the client has ended, once all their requests are answered. Says whether
+    /// there were some.
+    fn finish_lanes(&mut self, connection: &mut Connection) -> bool {
+        let Self { lanes, out, inside, .. } = self;
+        let before = lanes.len();
         lanes.retain(|lane| {
-            let is_finished = lane.is_over && lane.routes == 0 && out.target != Some(lane.id);
+            let is_whole = lane.held.is_empty() && *inside != Some(lane.id);
+            let is_answered = lane.routes == 0 && out.target != Target::Stream(lane.id);
+            let is_finished = lane.is_over && is_whole && is_answered;
             if is_finished {
-                // The client may have stopped the stream.
-                drop(connection.send_stream(lane.id).finish());
+                finish(connection, lane.id);
             }
             !is_finished
         });
+        lanes.len() < before
     }
 
     /// Writes packets in pieces, each on its stream. Returns the number of bytes that are written or kept.
@@ -307,11 +336,7 @@ impl Streams {
         let taken = self.write_to_target(connection, &bytes[..run], sending)?;
         let mut passed = 0;
         while passed < taken {
-            let (step, found) = self.out.walk.step(&bytes[passed..taken], From::Server);
-            passed += step;
-            if found == Found::End {
-                self.out.target = None;
-            }
+            passed += self.out.walk.step(&bytes[passed..taken], From::Server).0;
         }
         self.end_packet();
         Ok(taken)
@@ -327,8 +352,9 @@ impl Streams {
         let (taken, found) = self.out.walk.step(bytes, From::Server);
         self.out.head.extend_from_slice(&bytes[..taken]);
         if let Found::Exchange(exchange) = found {
-            self.out.target = self.take_route(exchange);
+            self.out.target = self.take_route(exchange).map_or(Target::First, Target::Stream);
         }
+        self.out.has_begun = false;
         self.out.is_resolved = found != Found::Nothing;
         taken
     }
@@ -352,13 +378,13 @@ impl Streams {
     /// Notes the end of a packet whose last byte was its identifier's.
     fn end_packet(&mut self) {
         if self.out.walk.step(&[], From::Server).1 == Found::End || self.out.walk.is_between_packets() {
-            self.out.target = None;
+            self.out.target = Target::First;
         }
     }
 
     /// Bytes up to the end of the current packet if it has a target, and otherwise up to the next answer.
     fn run_len(&self, bytes: &[u8]) -> usize {
-        if self.routes.is_empty() && self.out.target.is_none() {
+        if self.routes.is_empty() && self.out.target == Target::First {
             return bytes.len();
         }
         let mut walk = self.out.walk;
@@ -368,7 +394,8 @@ impl Streams {
             passed += step;
             let is_end = found == Found::End;
             if is_end
-                && (self.out.target.is_some() || bytes.get(passed).is_some_and(|byte| self.is_routed(*byte)))
+                && (self.out.target != Target::First
+                    || bytes.get(passed).is_some_and(|byte| self.is_routed(*byte)))
             {
                 break;
             }
@@ -376,28 +403,44 @@ impl Streams {
         passed
     }
 
-    /// Writes on the stream of the current packet. A stream that the client does not read any more is replaced by the first.
+    /// Writes on the stream of the current packet. The first stream replaces one that the client does not read any more. A packet
+    /// that has begun there is not continued elsewhere.
     fn write_to_target(
         &mut self,
         connection: &mut Connection,
         bytes: &[u8],
         sending: &Arc<AtomicUsize>,
     ) -> Result<usize, WriteError> {
-        if let Some(id) = self.out.target {
+        if let Target::Stream(id) = self.out.target {
             match write_on(connection, id, bytes, sending) {
-                Err(WriteError::Stopped(_) | WriteError::ClosedStream) => self.out.target = None,
-                result => return result,
+                Err(WriteError::Stopped(_) | WriteError::ClosedStream) => {
+                    self.out.target = if self.out.has_begun { Target::Nowhere } else { Target::First };
+                }
+                result => {
+                    self.out.has_begun |= result.is_ok();
+                    return result;
+                }
             }
         }
-        write_on(connection, self.lanes[0].id, bytes, sending)
+        match self.out.target {
+            Target::Nowhere => Ok(bytes.len()),
+            _ => write_on(connection, self.lanes[0].id, bytes, sending),
+        }
     }
 
     /// Ends all streams in the direction of the client.
     pub(super) fn finish(&mut self, connection: &mut Connection) {
         for lane in &self.lanes {
-            // The client may have stopped the stream.
-            drop(connection.send_stream(lane.id).finish());
+            finish(connection, lane.id);
         }
+    }
+}
+
+/// Ends a stream in the direction of the client. One that the client has stopped is reset: it counts as open otherwise.
+fn finish(connection: &mut Connection, id: StreamId) {
+    if let Err(FinishError::Stopped(code)) = connection.send_stream(id).finish() {
+        // The stream may have been reset before.
+        drop(connection.send_stream(id).reset(code));
     }
 }
 
@@ -429,7 +472,7 @@ fn receive(connection: &mut Connection, id: StreamId, out: &mut [u8]) -> (Read, 
         }
     };
     read.is_blocked |= end.is_some();
-    read.gives_credit = chunks.finalize().should_transmit();
+    read.has_news = chunks.finalize().should_transmit();
     (read, end)
 }
 

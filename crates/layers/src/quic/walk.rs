@@ -5,6 +5,7 @@ const LENGTH_BYTES_MAX: u8 = 4;
 
 const PUBLISH: u8 = 3;
 const PUBACK: u8 = 4;
+const PUBREL: u8 = 6;
 const PUBCOMP: u8 = 7;
 const SUBSCRIBE: u8 = 8;
 const SUBACK: u8 = 9;
@@ -17,7 +18,7 @@ const UNSUBACK: u8 = 11;
 ///            ┌──────────── no Packet Identifier ───────────┐
 ///            │                                             ▼
 /// Start ─► Length ─► Topic length ─► Topic ─► Identifier ─► Body ─► Start
-///            │           PUBLISH                 ▲           
+///            │           PUBLISH                 ▲
 ///            └──────────── acknowledgements ─────┘
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -201,13 +202,12 @@ impl Walk {
         let has_qos = first_byte & 0b110 != 0;
         match (first_byte >> 4, from) {
             (PUBLISH, From::Client) if has_qos => Some(Kind::Publish),
-            // PUBREL.
-            (6, From::Client) => Some(Kind::Publish),
+            (PUBREL, From::Client) => Some(Kind::Publish),
             (SUBSCRIBE | UNSUBSCRIBE, From::Client) | (SUBACK | UNSUBACK, From::Server) => {
                 Some(Kind::Subscribe)
             }
             // PUBACK, PUBREC and PUBCOMP. PUBREL is for a message of the server.
-            (packet @ PUBACK..=PUBCOMP, From::Server) if packet != 6 => Some(Kind::Publish),
+            (packet @ PUBACK..=PUBCOMP, From::Server) if packet != PUBREL => Some(Kind::Publish),
             _ => None,
         }
     }

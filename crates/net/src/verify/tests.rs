@@ -180,14 +180,41 @@ fn a_burst_from_a_clean_address_has_no_more_looks_than_a_suspect_address() {
     assert_eq!(burst(&[WRONG; 49]), []);
     assert_eq!(burst(&[RIGHT]), [], "the 151st");
     assert_eq!(desk.submit(152, "192.0.2.3", RIGHT), [(152, Checked::Right)], "another address");
-    // The user has lost speed, and no access: the password is checked as an unknown one is.
-    let mut has_run = false;
-    let job = desk.0.next((Work::Computing, true)).expect("it waits");
-    let checked = desk.0.check(&job, (0, 0), |check, unix_secs| {
-        has_run = true;
-        run(check, unix_secs)
-    });
-    assert_eq!((job.connection.slot, checked, has_run), (151, Checked::Right, true));
+    // The user has lost no access. Wrong passwords in the same line cost a slow check each, up to the limit.
+    let mut runs = 0;
+    let mut check = || {
+        let job = desk.0.next((Work::Computing, true)).expect("it waits");
+        let checked = desk.0.check(&job, (0, 0), |check, unix_secs| {
+            runs += 1;
+            run(check, unix_secs)
+        });
+        (job.connection.slot, checked)
+    };
+    assert_eq!(check(), (151, Checked::Right));
+    for number in 0..60 {
+        let expected = if number < 30 { Checked::Wrong } else { Checked::Not(Unchecked::Guessing) };
+        assert_eq!(check().1, expected, "{number}");
+    }
+    assert_eq!(runs, 30);
+}
+
+/// After a restart, nobody's password is remembered. The looks of the address are used up before the first check has ended.
+#[test]
+fn a_fleet_with_one_account_waits_for_one_slow_check() {
+    let desk = Desk::new();
+    for slot in 0..500 {
+        assert_eq!(desk.submit(slot, "192.0.2.1", RIGHT), []);
+    }
+    let mut runs = 0;
+    for _ in 0..500 {
+        let job = desk.0.next((Work::Computing, true)).expect("it waits");
+        let checked = desk.0.check(&job, (0, 0), |check, unix_secs| {
+            runs += 1;
+            run(check, unix_secs)
+        });
+        assert_eq!(checked, Checked::Right);
+    }
+    assert_eq!(runs, 1);
 }
 
 /// Each device of a fleet is right, and none of them takes a look away from the others.

@@ -60,6 +60,8 @@ pub(crate) struct Visitors {
     patience: Patience,
     latency: Histogram<u64>,
     stray: Tally,
+    /// The number of the first client that is measured. Those before it prepare the slots.
+    first_number: usize,
     /// With innocent clients beside them.
     stage: Option<Arc<Course>>,
     is_over: bool,
@@ -89,7 +91,8 @@ impl Handshakes {
         let interval =
             self.rate.map_or(Duration::ZERO, |rate| Duration::from_secs_f64(workers as f64 / rate));
         // Far from each other, so that no client takes over the session of another.
-        let number = |slot| worker * 10_000_000 + slot;
+        let first = worker * 10_000_000;
+        let number = |slot| first + slot;
         let slot = |slot| {
             let client = Client::new(run, number(slot), None, Quality::AT_MOST_ONCE);
             Slot { client: Some(client), due: Instant::now() }
@@ -100,6 +103,7 @@ impl Handshakes {
             count: share(self.count),
             interval,
             is_resuming: form == 1,
+            first_number: first + slots,
             slots: (0..slots).map(slot).collect(),
             free: (0..slots).collect(),
             started: None,
@@ -179,8 +183,7 @@ impl Visitors {
             let Some(slot) = self.free.pop() else { break };
             let due = if self.interval.is_zero() { now } else { self.due(started) };
             let number = usize::try_from(self.begun).unwrap_or(usize::MAX);
-            let first = self.slots.len();
-            let client = Client::new(self.run, first + number, None, Quality::AT_MOST_ONCE);
+            let client = Client::new(self.run, self.first_number + number, None, Quality::AT_MOST_ONCE);
             // The client before it has got what it came for, and nobody waits for the answer to its end.
             connections.finish(slot, &to_bytes(Disconnect::default(), self.version));
             connections.reopen(slot, &client.connect(self.version))?;

@@ -308,6 +308,96 @@ fn a_stream_that_ends_inside_a_packet_ends_the_connection() {
     assert!(error.to_string().contains("inside a packet"), "{error}");
 }
 
+/// Other streams have bytes too: nothing of them stands behind half a packet, and the end is told.
+#[test]
+fn half_a_packet_is_never_continued_with_bytes_of_another_stream() {
+    for (payload, sent) in [(20_000, 9_000), (100, 50)] {
+        let (mut bench, mut caller, streams) = session(2);
+        let mut message = publish(1, payload);
+        message[0] = 0x30;
+        caller.write_on(streams[0], &message[..sent]);
+        caller.connection.send_stream(streams[0]).finish().expect("it is open");
+        caller.write(PINGREQ);
+        caller.write_on(streams[1], PINGREQ);
+        bench.settle(&mut caller);
+        let mut buffer = vec![0; 64 * 1024];
+        let mut all = Vec::new();
+        let error = loop {
+            match bench.server().read(&mut buffer) {
+                Ok(received) => all.extend_from_slice(&buffer[..received.bytes]),
+                Err(error) => break error,
+            }
+        };
+        assert!(error.to_string().contains("inside a packet"), "{error}");
+        let half = all.iter().position(|byte| *byte == 0x30).unwrap_or(all.len());
+        assert!(all[half..].is_empty() || all[half..] == message[..sent], "{} bytes", all.len());
+    }
+}
+
+/// The client opens streams again and again, and does not read their answers.
+#[test]
+fn a_stream_that_the_client_has_stopped_makes_room_for_another() {
+    let (mut bench, mut caller, _) = session(0);
+    for packet_id in 1..50 {
+        let stream = caller.connection.streams().open(Dir::Bi).expect("room for another stream");
+        caller.write_on(stream, &publish(packet_id, 1));
+        caller.connection.send_stream(stream).finish().expect("it is open");
+        caller.connection.recv_stream(stream).stop(0_u32.into()).expect("it is open");
+        bench.settle(&mut caller);
+        read_all(&mut bench);
+        bench.server().write(&[IoSlice::new(&answer(0x40, packet_id))]).expect("there is room");
+        bench.settle(&mut caller);
+        assert_eq!(caller.read(), answer(0x40, packet_id));
+    }
+}
+
+#[test]
+fn a_request_that_was_taken_back_leaves_nothing() {
+    let (mut bench, mut caller, _) = session(0);
+    for packet_id in 1..50 {
+        let stream = caller.connection.streams().open(Dir::Bi).expect("room for another stream");
+        caller.write_on(stream, &publish(packet_id, 100)[..50]);
+        bench.settle(&mut caller);
+        assert!(is_blocked(&mut bench));
+        caller.connection.send_stream(stream).reset(0_u32.into()).expect("it is open");
+        bench.settle(&mut caller);
+        assert!(is_blocked(&mut bench));
+        bench.settle(&mut caller);
+    }
+}
+
+/// The window of the stream has room for a part of an answer.
+#[test]
+fn an_answer_that_has_begun_is_not_continued_on_another_stream() {
+    let mut bench = Bench::new(QuicLimits::default());
+    let mut transport = quinn_proto::TransportConfig::default();
+    transport.stream_receive_window(50_u32.into());
+    bench.config.transport_config(Arc::new(transport));
+    let mut caller = bench.call();
+    bench.settle(&mut caller);
+    caller.write(CONNECT);
+    bench.settle(&mut caller);
+    read_all(&mut bench);
+    let stream = caller.connection.streams().open(Dir::Bi).expect("a stream");
+    caller.write_on(stream, &packet(0x82, b"\x00\x07\x00\x00\x01t\x00"));
+    bench.settle(&mut caller);
+    read_all(&mut bench);
+    let suback = packet(0x90, &[&[0, 7, 0][..], &[0; 200]].concat());
+    let after = answer(0x40, 9);
+    let both = [&suback[..], &after].concat();
+    let written = bench.server().write(&[IoSlice::new(&both)]).expect("there is room for a part");
+    assert!(written < suback.len());
+    bench.settle(&mut caller);
+    caller.connection.recv_stream(stream).stop(0_u32.into()).expect("it is open");
+    bench.settle(&mut caller);
+    assert_eq!(
+        bench.server().write(&[IoSlice::new(&both[written..])]).expect("the rest"),
+        both.len() - written
+    );
+    bench.settle(&mut caller);
+    assert_eq!(caller.read(), after);
+}
+
 #[test]
 fn a_reset_takes_back_a_packet_that_was_not_complete() {
     let (mut bench, mut caller, streams) = session(1);
