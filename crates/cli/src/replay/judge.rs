@@ -37,8 +37,6 @@ pub(crate) struct Judge {
     /// Numbers in `received` of messages without a verdict, the oldest first, with the time of their arrival.
     fresh: VecDeque<(u64, Duration)>,
     arrivals: u64,
-    /// Messages of shared subscriptions that the recorded server had to send to another member.
-    sent_again: HashMap<u64, u32>,
     /// Answers of clients that are sent at once.
     answers: Vec<Answer>,
     /// Assigned Client Identifiers of the replay, by those of the recording.
@@ -61,7 +59,6 @@ impl Judge {
             received: Book::new(),
             fresh: VecDeque::new(),
             arrivals: 0,
-            sent_again: HashMap::new(),
             answers: Vec::new(),
             assigned: HashMap::new(),
             now: begin,
@@ -150,7 +147,7 @@ impl Judge {
         session.changes.begin(now, if session.exchanges.is_lasting { Reach::Qos0 } else { Reach::All });
         // The server sends these messages to other members of their groups.
         for content in session.exchanges.pooled() {
-            *self.sent_again.entry(content).or_default() += 1;
+            self.past.send_again(content);
         }
         if let Some(will) = link.will.take() {
             self.past.publish(number, &will, now);
@@ -187,20 +184,26 @@ impl Judge {
             self.withdraw(all, noted.exchange);
         }
         noted.is_optional = is_ignored || is_after_end || need == Need::Optional;
+        let mut is_awaited = !noted.is_optional;
         if let (Kind::Message(message), Scope::Pool) = (&noted.seen.kind, noted.scope)
-            && let Some(count) = self.sent_again.get_mut(&message.content).filter(|count| **count > 0)
+            && message.packet_id.is_some()
         {
-            *count -= 1;
-            noted.is_optional = true;
+            if is_after_end {
+                self.past.send_again(message.content);
+            }
+            // One of several equal messages may be missing, and nobody knows which one.
+            noted.is_optional = is_ignored;
+            is_awaited = !is_ignored && !self.past.is_sent_again(message);
         }
         match self.received.take_equal(all) {
             Some(received) => self.matched(all, &noted, &received),
-            None if noted.is_optional => drop(self.overdue.add(all, subject, noted)),
-            None => drop(self.expected.add(all, subject, noted)),
+            None if is_awaited => drop(self.expected.add(all, subject, noted)),
+            None => drop(self.overdue.add(all, subject, noted)),
         }
         if self.overdue.len() > UNMATCHED_MAX
-            && let Some((_, _, oldest)) = self.overdue.take_oldest()
+            && let Some((all, _, oldest)) = self.overdue.take_oldest()
             && !oldest.is_optional
+            && !self.may_be_missing(all, &oldest)
         {
             self.miss(&oldest, None);
         }
@@ -283,7 +286,11 @@ impl Judge {
         if let Some(expected) = self.expected.take_equal(all) {
             self.matched(all, &expected, &noted);
         } else if let Some(expected) = self.overdue.take_equal(all) {
-            self.report.late += u64::from(!expected.is_optional);
+            let is_sent_again = match &expected.seen.kind {
+                Kind::Message(message) => self.past.is_sent_again(message),
+                _ => false,
+            };
+            self.report.late += u64::from(!expected.is_optional && !is_sent_again);
             self.matched(all, &expected, &noted);
         } else {
             let is_message = matches!(noted.seen.kind, Kind::Message(_));

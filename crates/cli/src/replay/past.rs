@@ -161,6 +161,9 @@ pub(crate) struct Past {
     retained: Recent<u64, VecDeque<(u64, Publication)>>,
     /// Hashes of messages that have arrived as recorded.
     arrived: Recent<u64, ()>,
+    /// How often the recorded server had to send a message of a shared subscription to another member, by content. The
+    /// earlier ones may be missing.
+    sent_again: Recent<u64, u32>,
 }
 
 impl Past {
@@ -169,6 +172,7 @@ impl Past {
             by_content: Recent::new(PUBLICATIONS),
             retained: Recent::new(RETAINED_TOPICS),
             arrived: Recent::new(PUBLICATIONS),
+            sent_again: Recent::new(PUBLICATIONS),
         }
     }
 
@@ -227,6 +231,23 @@ impl Past {
     pub(crate) fn is_second_delivery(&self, all: u64, message: &Message) -> bool {
         self.arrived.of(&all).is_some()
             && self.of(message).is_some_and(|publication| publication.is_sent_again)
+    }
+
+    /// Notes that the recorded server sends a message of a shared subscription to another member.
+    pub(crate) fn send_again(&mut self, content: u64) {
+        let count = self.sent_again.of(&content).copied().unwrap_or_default();
+        self.sent_again.insert(content, count + 1);
+    }
+
+    /// Whether one of several equal messages of a shared subscription may be missing.
+    pub(crate) fn is_sent_again(&self, message: &Message) -> bool {
+        self.sent_again.of(&message.content).is_some_and(|count| *count > 0)
+    }
+
+    /// Excuses that one of these messages is missing. Returns whether there is an excuse.
+    pub(crate) fn excuse(&mut self, message: &Message) -> bool {
+        let count = self.sent_again.of_mut(&message.content).filter(|count| **count > 0);
+        count.map(|count| *count -= 1).is_some()
     }
 
     /// The last publication of a message.

@@ -3,6 +3,7 @@
 mod from_client;
 mod from_server;
 mod model;
+mod shared;
 
 use std::time::Duration;
 

@@ -115,11 +115,13 @@ impl Judge {
     }
 
     /// Whether a recorded message may be missing because of a race.
-    fn may_be_missing(&self, all: u64, expected: &Noted) -> bool {
+    pub(super) fn may_be_missing(&mut self, all: u64, expected: &Noted) -> bool {
         let Kind::Message(message) = &expected.seen.kind else { return false };
         let in_doubt =
             |past: &Past, session: &Session| past.may_be_missing(message, expected.moment, &session.changes);
-        self.past.is_second_delivery(all, message) || self.is_in_doubt(expected, in_doubt)
+        self.past.is_second_delivery(all, message)
+            || self.is_in_doubt(expected, in_doubt)
+            || expected.scope == Scope::Pool && self.past.excuse(message)
     }
 
     /// Reports a recorded packet that has not arrived, or has arrived with other content.
