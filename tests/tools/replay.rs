@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use pondhawk_tests::conversation::{Conversation, PUBACK, lasting, lose, publish};
+use pondhawk_tests::conversation::{Conversation, PUBACK, PUBCOMP, PUBREC, PUBREL, lasting, lose, publish};
 use pondhawk_tests::packet::{self, Connect, Will};
 use pondhawk_tests::{Broker, Client, Options, Program, RawClient, Version, pondhawk, until};
 use tempfile::TempDir;
@@ -121,6 +121,7 @@ fn mixed_load(stage: &mut Stage) {
     }
     burst(stage, &mut listeners);
     away(stage, listeners, &names);
+    Version::ALL.into_iter().for_each(|version| interrupted(stage, version));
     members.into_iter().for_each(Client::leave);
     witness.leave();
 }
@@ -175,6 +176,36 @@ fn away(stage: &mut Stage, listeners: Vec<Client>, names: &[String]) {
         }
         listener.leave();
     }
+}
+
+/// Exchanges of QoS 2 that end on a later connection than they begin, in both directions.
+fn interrupted(stage: &mut Stage, version: Version) {
+    let [listener, publisher] = ["interrupted listener", "interrupted publisher"];
+    let mut to = stage.connect(&lasting(version, listener));
+    to.subscribe_with("exact", 2);
+    let mut from = stage.connect(&lasting(version, publisher));
+    from.publish_at(2, 7, "exact", b"once");
+    from.expect_ack(PUBREC, 7);
+    lose(from);
+    let mut from = stage.connect(&lasting(version, publisher));
+    from.acknowledge(PUBREL, 7);
+    from.expect_ack(PUBCOMP, 7);
+    let packet_id = to.message().packet_id;
+    lose(to);
+    let mut to = stage.connect(&lasting(version, listener));
+    assert!(to.message().dup);
+    to.acknowledge(PUBREC, packet_id);
+    to.expect_ack(PUBREL, packet_id);
+    lose(to);
+    let mut to = stage.connect(&lasting(version, listener));
+    to.expect_ack(PUBREL, packet_id);
+    to.acknowledge(PUBCOMP, packet_id);
+    lose(to);
+    let mut to = stage.connect(&lasting(version, listener));
+    from.deliver(2, "exact", b"another one");
+    to.take_message(b"another one");
+    to.leave();
+    from.leave();
 }
 
 #[test]

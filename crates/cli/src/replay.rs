@@ -21,6 +21,11 @@
 //! counterpart of each message, and the player acknowledges with the identifier of the counterpart. Messages of shared
 //! subscriptions may arrive at any member of the group; they are acknowledged at once.
 //!
+//! **Resumed sessions.** When a connection ends within an exchange of QoS 1 or 2, the recorded server and the server of the
+//! replay may have read different packets of the client, and may send different ones again. The acknowledgements of the
+//! recording are therefore goals, which `exchange` pursues in the replay: a client answers each packet up to the stage that
+//! the recorded client has reached. No exchange stays open because its answer came too early in the recording.
+//!
 //! **Comparison.** Every packet that the recorded server sent has to arrive once: answers on the same connection, messages
 //! in the same session, messages of shared subscriptions at any member. Messages of one publisher to one topic with one QoS
 //! keep their order. `packet` lists the fields that are compared.
@@ -29,10 +34,11 @@
 //! because of this; they are counted and are no difference.
 //!
 //! **Memory** does not grow with the length of the recording, except for about 500 bytes for each connection and each client
-//! identifier. `UNMATCHED_MAX` in `judge` bounds the packets without a counterpart, `PUBLICATIONS` in `past` the remembered
+//! identifier, and up to 200 kB for each lasting session. `UNMATCHED_MAX` in `judge` bounds the packets without a counterpart, `PUBLICATIONS` in `past` the remembered
 //! publications, and `PACKET_BYTES_MAX` in `packet` the size of a packet.
 
 mod book;
+mod exchange;
 mod judge;
 mod packet;
 mod past;

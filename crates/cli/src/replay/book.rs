@@ -43,6 +43,13 @@ impl<T> Book<T> {
         self.take(number)
     }
 
+    /// Removes the oldest packet that is equal and that `is_wanted` accepts.
+    pub(crate) fn take_equal_if(&mut self, all: u64, is_wanted: impl Fn(&T) -> bool) -> Option<T> {
+        let is_wanted = |number: &&u64| self.entries.get(number).is_some_and(|entry| is_wanted(&entry.value));
+        let number = *self.by_all.get(&all)?.iter().find(is_wanted)?;
+        self.take(number)
+    }
+
     /// The number of the oldest packet with this subject that `is_wanted` accepts.
     pub(crate) fn find(&self, subject: u64, is_wanted: impl Fn(&T) -> bool) -> Option<u64> {
         let is_wanted = |number: &&u64| self.entries.get(number).is_some_and(|entry| is_wanted(&entry.value));
@@ -84,6 +91,7 @@ fn packets_are_found_by_equality_and_by_subject_in_their_order() {
     for (all, subject, value) in [(1, 7, 'a'), (2, 7, 'b'), (1, 7, 'c'), (3, 8, 'd')] {
         book.add(all, subject, value);
     }
+    assert_eq!(book.take_equal_if(1, |value| *value == 'd'), None);
     assert_eq!(book.take_equal(1), Some('a'));
     assert_eq!(book.find(7, |value| *value != 'b'), Some(2));
     assert_eq!(book.take(2), Some('c'));

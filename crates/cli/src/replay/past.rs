@@ -20,6 +20,10 @@ const WAY_MAX: Duration = Duration::from_secs(1);
 /// Number of publications that are remembered at least. At most twice as many are in memory, with about 100 bytes each.
 const PUBLICATIONS: usize = 1 << 18;
 
+/// Number of retained topics that are remembered at least, and of the publications to each.
+const RETAINED_TOPICS: usize = PUBLICATIONS / RETAINED_EACH;
+const RETAINED_EACH: usize = 4;
+
 /// Number of changes of a session that are remembered.
 const CHANGES_MAX: usize = 64;
 
@@ -37,11 +41,13 @@ pub(crate) struct Moment {
 struct Recent<K, V> {
     new: HashMap<K, V>,
     old: HashMap<K, V>,
+    /// Number of entries that are kept at least.
+    kept: usize,
 }
 
 impl<K: Eq + Hash, V> Recent<K, V> {
-    fn new() -> Self {
-        Self { new: HashMap::new(), old: HashMap::new() }
+    fn new(kept: usize) -> Self {
+        Self { new: HashMap::new(), old: HashMap::new(), kept }
     }
 
     fn of(&self, key: &K) -> Option<&V> {
@@ -53,7 +59,7 @@ impl<K: Eq + Hash, V> Recent<K, V> {
     }
 
     fn insert(&mut self, key: K, value: V) {
-        if self.new.len() >= PUBLICATIONS {
+        if self.new.len() >= self.kept {
             self.old = std::mem::take(&mut self.new);
         }
         self.new.insert(key, value);
@@ -74,6 +80,8 @@ pub(crate) struct Publication {
     is_repeated: bool,
     /// Another publisher published to the retained topic before this one had its answer.
     is_contested: bool,
+    /// The client has sent the message again because the first one had no answer.
+    is_sent_again: bool,
 }
 
 impl Publication {
@@ -149,14 +157,23 @@ impl Changes {
 #[derive(Debug)]
 pub(crate) struct Past {
     by_content: Recent<u64, Publication>,
-    retained: Recent<u64, Publication>,
+    /// The last publications to each retained topic, with the hashes of their contents.
+    retained: Recent<u64, VecDeque<(u64, Publication)>>,
     /// Hashes of messages that have arrived as recorded.
     arrived: Recent<u64, ()>,
+    /// How often the recorded server had to send a message of a shared subscription to another member, by content. The
+    /// earlier ones may be missing.
+    sent_again: Recent<u64, u32>,
 }
 
 impl Past {
     pub(crate) fn new() -> Self {
-        Self { by_content: Recent::new(), retained: Recent::new(), arrived: Recent::new() }
+        Self {
+            by_content: Recent::new(PUBLICATIONS),
+            retained: Recent::new(RETAINED_TOPICS),
+            arrived: Recent::new(PUBLICATIONS),
+            sent_again: Recent::new(PUBLICATIONS),
+        }
     }
 
     /// Notes that a session publishes a message.
@@ -166,22 +183,32 @@ impl Past {
             let is_contested = other.is_some_and(|old| old.may_be_open_at(sent));
             let is_shared = other.is_some() || old.is_some_and(|old| old.is_shared);
             let is_repeated = old.is_some();
-            Publication { publisher, sent, answered: None, is_shared, is_repeated, is_contested }
+            let is_sent_again =
+                posted.dup && old.is_some_and(|old| old.publisher == publisher && old.answered.is_none());
+            let answered = None;
+            Publication { publisher, sent, answered, is_shared, is_repeated, is_contested, is_sent_again }
         };
         let publication = new(self.by_content.of(&posted.content));
         self.by_content.insert(posted.content, publication);
         if posted.retain {
             let topic = hash(posted.topic.name().as_str());
-            let publication = new(self.retained.of(&topic));
-            self.retained.insert(topic, publication);
+            let mut all = self.retained.of(&topic).cloned().unwrap_or_default();
+            let publication = new(all.back().map(|(_, last)| last));
+            if all.len() == RETAINED_EACH {
+                all.pop_front();
+            }
+            all.push_back((posted.content, publication));
+            self.retained.insert(topic, all);
         }
     }
 
     /// Notes the answer to a publication.
     pub(crate) fn answer(&mut self, posted: &Posted, step: u64) {
         let topic = hash(posted.topic.name().as_str());
-        let retained = self.retained.of_mut(&topic).filter(|_| posted.retain);
-        for publication in [self.by_content.of_mut(&posted.content), retained].into_iter().flatten() {
+        let retained = self.retained.of_mut(&topic).filter(|_| posted.retain).into_iter().flatten();
+        let retained =
+            retained.filter(|(content, _)| *content == posted.content).map(|(_, publication)| publication);
+        for publication in self.by_content.of_mut(&posted.content).into_iter().chain(retained) {
             if publication.sent.step < step {
                 publication.answered.get_or_insert(step);
             }
@@ -197,6 +224,30 @@ impl Past {
     pub(crate) fn is_repetition(&self, all: u64, message: &Message) -> bool {
         self.arrived.of(&all).is_some()
             && self.of(message).is_some_and(|publication| !publication.is_repeated)
+    }
+
+    /// Whether an equal message has arrived as recorded, and its publisher sent the message twice because the connection
+    /// ended. A server may deliver such a message once or twice.
+    pub(crate) fn is_second_delivery(&self, all: u64, message: &Message) -> bool {
+        self.arrived.of(&all).is_some()
+            && self.of(message).is_some_and(|publication| publication.is_sent_again)
+    }
+
+    /// Notes that the recorded server sends a message of a shared subscription to another member.
+    pub(crate) fn send_again(&mut self, content: u64) {
+        let count = self.sent_again.of(&content).copied().unwrap_or_default();
+        self.sent_again.insert(content, count + 1);
+    }
+
+    /// Whether one of several equal messages of a shared subscription may be missing.
+    pub(crate) fn is_sent_again(&self, message: &Message) -> bool {
+        self.sent_again.of(&message.content).is_some_and(|count| *count > 0)
+    }
+
+    /// Excuses that one of these messages is missing. Returns whether there is an excuse.
+    pub(crate) fn excuse(&mut self, message: &Message) -> bool {
+        let count = self.sent_again.of_mut(&message.content).filter(|count| **count > 0);
+        count.map(|count| *count -= 1).is_some()
     }
 
     /// The last publication of a message.
@@ -239,16 +290,70 @@ impl Past {
         if !message.retain {
             return false;
         }
-        let Some(publication) = self.retained.of(&hash(message.topic.name().as_str())) else { return false };
-        let raced = changes.0.iter().any(|change| {
-            let is_after_change = change.answered.is_some_and(|step| step < publication.sent.step);
-            !is_after_change && publication.may_be_open_at(change.sent) && change.reach.has(message)
-        });
-        publication.is_contested || raced
+        let Some(all) = self.retained.of(&hash(message.topic.name().as_str())) else { return false };
+        all.iter().any(|(_, publication)| {
+            let raced = changes.0.iter().any(|change| {
+                let is_after_change = change.answered.is_some_and(|step| step < publication.sent.step);
+                !is_after_change && publication.may_be_open_at(change.sent) && change.reach.has(message)
+            });
+            publication.is_contested || raced
+        })
     }
 }
 
 /// Whether one of these filters is shared, and matches the topic.
 pub(crate) fn is_shared(filters: &[TopicFilterBuf], topic: TopicName<'_>) -> bool {
     filters.iter().any(|filter| filter.filter().shared().is_some() && filter.filter().matches(topic))
+}
+
+#[cfg(test)]
+mod tests {
+    use topic::{TopicFilter, TopicName, TopicNameBuf};
+
+    use super::*;
+
+    fn moment(step: u64) -> Moment {
+        Moment { step, time: Duration::from_secs(10 * step) }
+    }
+
+    fn posted(payload: &[u8]) -> Posted {
+        let topic = TopicNameBuf::from(TopicName::new("t").expect("a topic name"));
+        let content = hash(("t", payload));
+        Posted {
+            topic,
+            content,
+            qos: Qos::AtLeastOnce,
+            retain: true,
+            dup: false,
+            packet_id: Some(1),
+            alias: None,
+        }
+    }
+
+    /// The verdict comes some time after the race, and more may have been published meanwhile.
+    #[test]
+    fn a_retained_message_that_raced_with_a_subscription_is_in_doubt_after_later_publications() {
+        let subscribed = |raced: bool| {
+            let (mut past, mut changes) = (Past::new(), Changes::default());
+            let filter = TopicFilterBuf::from(TopicFilter::new("t").expect("a filter"));
+            past.publish(1, &posted(b"first"), moment(1));
+            past.answer(&posted(b"first"), 2);
+            if raced {
+                past.publish(1, &posted(b"second"), moment(3));
+            }
+            changes.begin(moment(4), Reach::Filters(vec![filter]));
+            if !raced {
+                past.publish(1, &posted(b"second"), moment(6));
+            }
+            changes.answer(4, 5);
+            past.answer(&posted(b"second"), 7);
+            past.publish(1, &posted(b"third"), moment(8));
+            past.answer(&posted(b"third"), 9);
+            let Posted { topic, content, qos, retain, packet_id, dup, .. } = posted(b"first");
+            let message = Message { topic, content, qos, retain, dup, packet_id };
+            past.may_be_extra(&message, None, &changes)
+        };
+        assert!(subscribed(true));
+        assert!(!subscribed(false));
+    }
 }

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use client::Endpoint;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use wire::{Decoded, Limits, Packet, Publish, PublishTopic, Utf8, Version, decode};
 
+use super::exchange::Answer;
 use super::judge::Judge;
 use super::packet::{Kind, Seen};
 use super::past::Moment;
@@ -76,6 +78,8 @@ pub(crate) struct Player {
     patience: Patience,
     pub(crate) judge: Judge,
     wires: HashMap<u64, Wire>,
+    /// Answers for which a connection had no room. Each takes 4 bytes, and a server has at most 65,535 open exchanges.
+    owed: HashMap<u64, Vec<u8>>,
     arrivals: mpsc::Receiver<Arrival>,
     arrived: mpsc::Sender<Arrival>,
     /// Number of own PINGREQ packets without an answer.
@@ -98,6 +102,7 @@ impl Player {
             patience: Patience { full: patience, now: patience },
             judge: Judge::new(now, report),
             wires: HashMap::new(),
+            owed: HashMap::new(),
             arrivals,
             arrived,
             own_pings: 0,
@@ -155,15 +160,14 @@ impl Player {
         }
         self.now = Moment { step: number, time };
         self.judge.advance(self.now);
-        for (connection, answer) in self.judge.sweep() {
-            let to_server = self.wires.get(&connection).and_then(|wire| wire.to_server.as_ref());
-            if let Some(to_server) = to_server.filter(|_| !answer.is_empty()) {
-                let _ = to_server.try_send(answer);
-            }
-        }
+        self.judge.sweep();
+        self.answer();
         match act {
             Act::Open => return self.open(connection).await,
-            Act::Expect(seen) => self.judge.expect(connection, seen),
+            Act::Expect(seen) => {
+                self.judge.expect(connection, seen);
+                self.answer();
+            }
             Act::Send(bytes, said) => {
                 let changes_session = matches!(
                     said,
@@ -216,6 +220,10 @@ impl Player {
 
     /// Sends a packet of a client, with the identifiers of the replay.
     async fn say(&mut self, connection: u64, mut bytes: Vec<u8>, said: &Said) {
+        let packet_id_now = match said {
+            Said::Acknowledge(said) => self.judge.acknowledge(connection, *said),
+            _ => None,
+        };
         let Some(wire) = self.wires.get_mut(&connection) else {
             return self.judge.said(connection, said);
         };
@@ -233,12 +241,10 @@ impl Player {
                 }
                 wire.is_unproved |= posted.packet_id.is_none();
             }
-            Said::Acknowledge(packet_type, recorded) => {
-                match self.judge.packet_id_now(connection, *packet_type, *recorded) {
-                    Some(now) => set_packet_id(&mut bytes, now),
-                    None => is_sent = false,
-                }
-            }
+            Said::Acknowledge(_) => match packet_id_now {
+                Some(now) => set_packet_id(&mut bytes, now),
+                None => is_sent = false,
+            },
             Said::Ping => wire.pings.push_back(false),
             Said::Disconnect => wire.may_ping = false,
             _ => {}
@@ -345,7 +351,32 @@ impl Player {
         }
     }
 
-    fn arrive(&mut self, Arrival { connection, bytes }: Arrival) {
+    fn arrive(&mut self, arrival: Arrival) {
+        self.read(arrival);
+        self.answer();
+    }
+
+    /// Sends the answers that are due at once.
+    fn answer(&mut self) {
+        for Answer { connection, bytes } in self.judge.take_answers() {
+            self.owed.entry(connection).or_default().extend(bytes);
+        }
+        let wires = &self.wires;
+        self.owed.retain(|connection, owed| {
+            let Some(to_server) = wires.get(connection).and_then(|wire| wire.to_server.as_ref()) else {
+                return false;
+            };
+            match to_server.try_send(std::mem::take(owed)) {
+                Err(TrySendError::Full(bytes)) => {
+                    *owed = bytes;
+                    true
+                }
+                Ok(()) | Err(TrySendError::Closed(_)) => false,
+            }
+        });
+    }
+
+    fn read(&mut self, Arrival { connection, bytes }: Arrival) {
         let Some(wire) = self.wires.get_mut(&connection) else { return };
         let Some(bytes) = bytes else {
             self.own_pings -= wire.pings.drain(..).filter(|is_own| *is_own).count().min(self.own_pings);
@@ -366,11 +397,7 @@ impl Player {
                 }
                 _ => {}
             }
-            let answer = self.judge.receive(connection, packet);
-            if let Some(to_server) = wire.to_server.as_ref().filter(|_| !answer.is_empty()) {
-                // A server that reads so little gets no acknowledgement, and the message is missing elsewhere.
-                let _ = to_server.try_send(answer);
-            }
+            self.judge.receive(connection, packet);
         }
         if let Err(error) = read {
             self.judge.lose(connection, DifferenceKind::NotMqtt, Some(&error));

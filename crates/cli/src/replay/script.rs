@@ -10,6 +10,7 @@ use wire::{
     Version, Will, decode,
 };
 
+use super::exchange::Acknowledgement;
 use super::packet::{PACKET_BYTES_MAX, Seen, ServerReading, Topics, hash};
 use super::pcap::PcapError;
 use super::stream::{Happening, Heard, Streams};
@@ -50,9 +51,9 @@ pub(crate) enum Said {
     Subscribe(u16, Vec<TopicFilterBuf>),
     Unsubscribe(u16, Vec<TopicFilterBuf>),
     /// PUBACK, PUBREC or PUBCOMP for a message of the server. Its identifier is that of the recording.
-    Acknowledge(PacketType, u16),
+    Acknowledge(Acknowledgement),
     /// PUBREL for a message of the client.
-    Release,
+    Release(u16),
     Ping,
     Disconnect,
     Auth,
@@ -76,6 +77,8 @@ pub(crate) struct Posted {
     pub(crate) content: u64,
     pub(crate) qos: Qos,
     pub(crate) retain: bool,
+    /// The client has sent the message before.
+    pub(crate) dup: bool,
     pub(crate) packet_id: Option<u16>,
     pub(crate) alias: Option<TopicAlias>,
 }
@@ -224,6 +227,9 @@ impl Connection {
     /// Understands a packet. `None` if its bytes are sent without further meaning.
     fn said(&mut self, packet: &Packet<'_>) -> Option<Said> {
         let id = PacketId::value;
+        let acknowledge = |packet_type, packet_id: PacketId, is_refusal| {
+            Said::Acknowledge(Acknowledgement { packet_type, packet_id: packet_id.value(), is_refusal })
+        };
         Some(match packet {
             Packet::Connect(connect) => {
                 self.version = Some(connect.version());
@@ -237,10 +243,12 @@ impl Connection {
             Packet::Unsubscribe(packet) => {
                 Said::Unsubscribe(id(packet.packet_id), valid(packet.filters.iter()))
             }
-            Packet::PubAck(packet) => Said::Acknowledge(PacketType::PubAck, id(packet.packet_id)),
-            Packet::PubRec(packet) => Said::Acknowledge(PacketType::PubRec, id(packet.packet_id)),
-            Packet::PubComp(packet) => Said::Acknowledge(PacketType::PubComp, id(packet.packet_id)),
-            Packet::PubRel(_) => Said::Release,
+            Packet::PubAck(packet) => acknowledge(PacketType::PubAck, packet.packet_id, false),
+            Packet::PubRec(packet) => {
+                acknowledge(PacketType::PubRec, packet.packet_id, packet.reason.reason().is_error())
+            }
+            Packet::PubComp(packet) => acknowledge(PacketType::PubComp, packet.packet_id, false),
+            Packet::PubRel(packet) => Said::Release(id(packet.packet_id)),
             Packet::PingReq(_) => Said::Ping,
             Packet::Disconnect(_) => Said::Disconnect,
             Packet::Auth(_) => Said::Auth,
@@ -255,6 +263,7 @@ impl Connection {
             topic,
             qos: publish.delivery.qos(),
             retain: publish.retain,
+            dup: publish.delivery.dup(),
             packet_id: publish.delivery.packet_id().map(PacketId::value),
             alias: publish.topic.alias(),
         })
@@ -272,6 +281,7 @@ fn greeting(connect: &Connect<'_>) -> Greeting {
         content: hash((will.topic.as_str(), will.payload.as_bytes())),
         qos: will.qos,
         retain: will.retain,
+        dup: false,
         packet_id: None,
         alias: None,
     });

@@ -1,48 +1,29 @@
 //! Sessions and connections, as far as the comparison has to know them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use topic::{TopicFilterBuf, TopicName};
 use wire::{PacketType, Qos};
 
+use super::exchange::Exchanges;
 use super::past::{Changes, is_shared};
 use super::script::Posted;
 
 /// Maximum number of ordered streams of a session that are remembered. Beyond it all are forgotten.
 const STREAMS_MAX: usize = 1 << 14;
 
-/// The side on which a packet was seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
-    Recording,
-    Replay,
-}
-
-/// A message of QoS 1 or 2 that the server has sent and the client has not acknowledged.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Exchange {
-    pub(crate) content: u64,
-    /// The message comes from a shared subscription.
-    pub(crate) is_pooled: bool,
-    /// The PUBREL of the message has arrived.
-    pub(crate) is_released: bool,
-}
-
 /// The session of a client identifier, or of one connection without an identifier.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
     /// The client identifier, for the report.
     pub(crate) name: String,
-    pub(crate) is_lasting: bool,
     /// The newest connection of the session.
     pub(crate) connection: u64,
     /// Filters of shared subscriptions that the session had at any time.
     shared: Vec<TopicFilterBuf>,
     pub(crate) changes: Changes,
-    recorded: HashMap<u16, Exchange>,
-    replayed: HashMap<u16, Exchange>,
-    /// Packet identifiers of the server in the replay, by those in the recording.
-    pub(crate) packet_ids: HashMap<u16, u16>,
+    pub(crate) exchanges: Exchanges,
+    pub(crate) releases: Releases,
     /// The last message of each stream in which order is required.
     streams: HashMap<Stream, Place>,
 }
@@ -60,13 +41,6 @@ pub(crate) struct Place {
 impl Session {
     pub(crate) fn named(name: String) -> Self {
         Self { name, ..Self::default() }
-    }
-
-    pub(crate) fn exchanges(&mut self, side: Side) -> &mut HashMap<u16, Exchange> {
-        match side {
-            Side::Recording => &mut self.recorded,
-            Side::Replay => &mut self.replayed,
-        }
     }
 
     pub(crate) fn subscribe(&mut self, filters: &[TopicFilterBuf]) {
@@ -99,6 +73,37 @@ impl Session {
     }
 }
 
+/// The messages of QoS 2 that a recorded client has released with PUBREL.
+#[derive(Debug, Default)]
+pub(crate) struct Releases {
+    /// Packet identifiers of PUBREL packets that the recorded server has not answered.
+    open: HashSet<u16>,
+    /// Packet identifiers of those that the client has sent again.
+    repeated: HashSet<u16>,
+}
+
+impl Releases {
+    pub(crate) fn publish(&mut self, packet_id: u16) {
+        self.open.remove(&packet_id);
+        self.repeated.remove(&packet_id);
+    }
+
+    pub(crate) fn release(&mut self, packet_id: u16) {
+        if !self.open.insert(packet_id) {
+            self.repeated.insert(packet_id);
+        }
+    }
+
+    pub(crate) fn answer(&mut self, packet_id: u16) {
+        self.open.remove(&packet_id);
+    }
+
+    /// Whether a server may have processed an earlier PUBREL, and then no longer knows the identifier.
+    pub(crate) fn is_repeated(&self, packet_id: u16) -> bool {
+        self.repeated.contains(&packet_id)
+    }
+}
+
 /// A request of a client that the recorded server has not answered yet.
 #[derive(Debug)]
 pub(crate) enum Request {
@@ -114,6 +119,8 @@ pub(crate) struct Link {
     pub(crate) session: Option<u32>,
     /// Requests by the type and the packet identifier of the answer.
     pub(crate) requests: HashMap<(PacketType, u16), Request>,
+    /// The session may continue without Session Present, which MQTT 3.1 does not have.
+    pub(crate) may_resume_silently: bool,
     /// Step at which CONNECT was sent.
     pub(crate) connect_step: u64,
     /// Step at which the client has sent DISCONNECT, or ended the connection.
