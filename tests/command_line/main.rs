@@ -96,7 +96,7 @@ fn names_with_control_characters_are_escaped_in_every_message() {
         &["user", "remove", "ann", "--config", NAME],
         &["acl", "test", "--config", NAME, "--user", "ann", "--publish", "pond"],
         &["man", NAME],
-        &["import", NAME, "/nowhere/y"],
+        &["import", NAME],
         &["ctl", "status", "--token-file", NAME],
         &["shootout", NAME],
         &["pub", "-t", "pond", "-f", NAME],

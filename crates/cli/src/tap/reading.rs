@@ -21,7 +21,7 @@ pub(crate) struct Reading {
 /// One line about received bytes.
 #[derive(Debug)]
 pub(crate) enum Told<'a, 'b> {
-    /// A complete packet.
+    /// A packet of which all bytes have arrived.
     Packet(&'a Packet<'b>),
     /// Bytes that are not decoded, and the reason.
     Unread(String),
