@@ -142,6 +142,7 @@ pub fn run(arguments: &ReplayArgs) -> ExitCode {
     match signal {
         Some(signal) => ExitCode::from(signal.code()),
         None if report.differences() > 0 => ExitCode::from(DIFFERENT),
+        None if report.is_empty() => ExitCode::from(NOTHING_FOUND_OUT),
         None => ExitCode::SUCCESS,
     }
 }

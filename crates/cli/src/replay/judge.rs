@@ -200,12 +200,15 @@ impl Judge {
             None if is_awaited => drop(self.expected.add(all, subject, noted)),
             None => drop(self.overdue.add(all, subject, noted)),
         }
-        if self.overdue.len() > UNMATCHED_MAX
+        if self.expected.len() > UNMATCHED_MAX {
+            self.give_up();
+        }
+        while self.overdue.len() > UNMATCHED_MAX
             && let Some((all, _, oldest)) = self.overdue.take_oldest()
-            && !oldest.is_optional
-            && !self.may_be_missing(all, &oldest)
         {
-            self.miss(&oldest, None);
+            if !oldest.is_optional && !self.may_be_missing(all, &oldest) {
+                self.miss(&oldest, None);
+            }
         }
     }
 

@@ -142,7 +142,9 @@ impl Report {
             self.recorded.as_secs_f64()
         );
         let _ = write!(text, "compared {} packets: ", self.compared);
-        if self.counts.is_empty() {
+        if self.is_empty() {
+            text.push_str("the recording has no answers to compare, or no connection could be played");
+        } else if self.counts.is_empty() {
             text.push_str("no difference");
         } else {
             let kinds: Vec<_> =
@@ -158,6 +160,11 @@ impl Report {
         text.push('\n');
         // Line ends are ours. Texts of packets and client identifiers are escaped.
         text.lines().map(|line| format!("{}\n", Shown(line))).collect()
+    }
+
+    /// Whether nothing was compared: the broker can then be right or wrong.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.compared == 0 && self.counts.is_empty()
     }
 
     /// The report as a JSON object on one line. What is absent is null.
@@ -176,7 +183,7 @@ impl Report {
         let counts = self.counts.iter().map(|(kind, count)| (kind.name(), Json::number(*count))).collect();
         let seconds = |time: Duration| Json::Number(format!("{:.6}", time.as_secs_f64()));
         let report = object(vec![
-            ("clean", Json::Bool(self.counts.is_empty())),
+            ("clean", Json::Bool(self.counts.is_empty() && !self.is_empty())),
             ("differences", Json::List(lines.collect())),
             ("counts", object(counts)),
             ("notes", Json::List(self.notes.iter().map(|note| Json::text(note)).collect())),
@@ -199,4 +206,14 @@ impl Report {
 
 fn object(members: Vec<(&str, Json)>) -> Json {
     Json::Object(members.into_iter().map(|(name, value)| (name.as_bytes().to_vec(), value)).collect())
+}
+
+#[test]
+fn a_report_without_comparisons_is_not_clean() {
+    let mut report = Report::new(10);
+    assert!(report.is_empty() && report.json().contains("\"clean\":false"), "{}", report.json());
+    assert!(!report.text().contains("no difference"), "{}", report.text());
+    report.compared = 1;
+    assert!(!report.is_empty() && report.json().contains("\"clean\":true"), "{}", report.json());
+    assert!(report.text().contains("no difference"), "{}", report.text());
 }
