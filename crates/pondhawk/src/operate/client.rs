@@ -42,7 +42,8 @@ impl Server {
         let generated = || config.data_dir.as_ref().map(|directory| directory.join(TOKEN_FILE));
         let file = place.token_file.clone().or(from_config).or_else(generated);
         let file = file.ok_or_else(|| io::Error::other("name a file with a token: --token-file FILE"))?;
-        let is_configured = place.admin.is_some() || config.admin.address.is_some();
+        let is_named = place.admin.is_some() || place.token_file.is_some();
+        let is_configured = is_named || config.admin.address.is_some();
         Ok(Self { address, token: read_token(&file, is_configured)? })
     }
 
