@@ -209,7 +209,7 @@ async fn probe(arguments: &ProbeArgs, report: &RefCell<Report>) -> Result<ExitCo
         format!("mqtt://{}", arguments.broker())
     };
     let endpoint: Endpoint =
-        url.parse().map_err(|error| format!("{}: {error}", without_user(arguments.broker())))?;
+        url.parse().map_err(|error| format!("{}: {error}", wire::Shown(without_user(arguments.broker()))))?;
     let has_tls =
         ["mqtts://", "ssl://", "tls://", "wss://", "quic://"].iter().any(|scheme| url.starts_with(scheme));
     let endpoint = match arguments.trust.tls(has_tls)? {
@@ -221,7 +221,7 @@ async fn probe(arguments: &ProbeArgs, report: &RefCell<Report>) -> Result<ExitCo
     let mut probe =
         Probe { endpoint, arguments: arguments.clone(), version: Version::V5, prefix, is_gone, progress };
     let question = if has_tls { "" } else { ", and does it speak TLS (mqtts://) there" };
-    let unanswered = |why| format!("{}: {why}; is that its port{question}?", arguments.broker());
+    let unanswered = |why| format!("{}: {why}; is that its port{question}?", wire::Shown(arguments.broker()));
     let add = |findings: Vec<Finding>| report.borrow_mut().extend(findings);
     add(offers::versions(&mut probe).await.map_err(unanswered)?);
     let said = probe.connect("first").await?;

@@ -88,7 +88,7 @@ pub fn run(arguments: &TapArgs) -> ExitCode {
 
 async fn listen(arguments: &TapArgs, server: Endpoint) -> io::Result<Infallible> {
     let TapArgs { listen, capture, json, chosen, .. } = arguments;
-    let at = |what: &str, error: io::Error| io::Error::new(error.kind(), format!("{what}: {error}"));
+    let at = |what: &str, error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", Shown(what)));
     let listener = TcpListener::bind(listen).await.map_err(|error| at(listen, error))?;
     let capture = match capture {
         Some(path) => {

@@ -137,8 +137,9 @@ impl Description {
     pub(super) fn read(file: Option<&Path>, is_quick: bool) -> Result<Self> {
         let (name, text) = match file {
             Some(path) => {
-                let read = std::fs::read_to_string(path);
-                (path.display().to_string(), read.map_err(Error::io(format!("read {}", path.display())))?)
+                let name = wire::Shown(path.display()).to_string();
+                let text = std::fs::read_to_string(path).map_err(Error::io(format!("read {name}")))?;
+                (name, text)
             }
             None => ("the built-in description".to_owned(), if is_quick { QUICK } else { FULL }.to_owned()),
         };
