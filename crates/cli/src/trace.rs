@@ -181,7 +181,8 @@ fn options_byte(options: &SubscriptionOptions) -> u8 {
     flag(options.no_local, 2) | flag(options.retain_as_published, 3) | (options.retain_handling as u8) << 4
 }
 
-fn name(packet: &Packet<'_>) -> &'static str {
+/// The packet's name in capitals, as in the lines of `tap` and of `--debug`.
+pub(crate) fn name(packet: &Packet<'_>) -> &'static str {
     match packet {
         Packet::Connect(_) => "CONNECT",
         Packet::ConnAck(_) => "CONNACK",

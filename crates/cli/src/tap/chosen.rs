@@ -6,6 +6,8 @@ use clap::Args;
 use topic::{TopicFilter, TopicFilterBuf};
 use wire::{Packet, PublishTopic, TopicAlias};
 
+use crate::trace;
+
 /// Names of packet types, as the lines of `tap` begin.
 const TYPES: [&str; 15] = [
     "CONNECT",
@@ -59,7 +61,7 @@ impl Chosen {
     /// Whether a packet is printed, of a client that is. `aliases` are those of its direction.
     pub(crate) fn has(&self, packet: &Packet<'_>, aliases: &mut Aliases) -> bool {
         let has_topic = self.topic.as_ref().is_none_or(|wanted| is_about(packet, wanted.filter(), aliases));
-        has_topic && (self.packet.is_empty() || self.packet.contains(&name(packet)))
+        has_topic && (self.packet.is_empty() || self.packet.contains(&trace::name(packet)))
     }
 }
 
@@ -84,26 +86,6 @@ fn is_about(packet: &Packet<'_>, wanted: TopicFilter<'_>, aliases: &mut Aliases)
             filters.any(|filter| filter.is_ok_and(|filter| filter == wanted))
         }
         _ => false,
-    }
-}
-
-fn name(packet: &Packet<'_>) -> &'static str {
-    match packet {
-        Packet::Connect(_) => "CONNECT",
-        Packet::ConnAck(_) => "CONNACK",
-        Packet::Publish(_) => "PUBLISH",
-        Packet::PubAck(_) => "PUBACK",
-        Packet::PubRec(_) => "PUBREC",
-        Packet::PubRel(_) => "PUBREL",
-        Packet::PubComp(_) => "PUBCOMP",
-        Packet::Subscribe(_) => "SUBSCRIBE",
-        Packet::SubAck(_) => "SUBACK",
-        Packet::Unsubscribe(_) => "UNSUBSCRIBE",
-        Packet::UnsubAck(_) => "UNSUBACK",
-        Packet::PingReq(_) => "PINGREQ",
-        Packet::PingResp(_) => "PINGRESP",
-        Packet::Disconnect(_) => "DISCONNECT",
-        Packet::Auth(_) => "AUTH",
     }
 }
 

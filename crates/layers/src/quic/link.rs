@@ -310,9 +310,9 @@ impl Link {
         }
     }
 
-    /// Gives the streams that the client has opened a window each.
+    /// Gives the streams that the client has opened a window each. The windows of streams that have ended stay.
     fn widen(&mut self) {
-        let count = u32::try_from(self.streams.count_max()).unwrap_or(u32::MAX);
+        let count = u32::try_from(self.streams.count()).unwrap_or(u32::MAX);
         let window = self.stream_window.saturating_mul(count);
         if window > self.window {
             self.window = window;

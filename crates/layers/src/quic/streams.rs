@@ -37,7 +37,6 @@ const ROUTES_MAX: usize = 1_024;
 pub(super) struct Streams {
     /// In the order in which the client has opened them. The first one is the stream of the session.
     lanes: Vec<Lane>,
-    count_max: usize,
     /// The stream whose packet the shard has received a part of.
     inside: Option<StreamId>,
     /// The lane that is read first next time.
@@ -76,6 +75,8 @@ struct Out {
     is_resolved: bool,
     /// Bytes of the current packet have been written.
     has_begun: bool,
+    /// Nothing more is written behind what is kept.
+    is_ending: bool,
 }
 
 /// The place of a packet for the client.
@@ -120,9 +121,9 @@ impl Streams {
         !self.lanes.is_empty()
     }
 
-    /// The greatest number of streams at a time so far, at least 1.
-    pub(super) fn count_max(&self) -> usize {
-        self.count_max.max(1)
+    /// Number of streams that are open.
+    pub(super) fn count(&self) -> usize {
+        self.lanes.len()
     }
 
     /// Bytes that wait for the rest of their packets.
@@ -136,7 +137,6 @@ impl Streams {
         while let Some(id) = connection.streams().accept(Dir::Bi) {
             self.lanes.push(Lane::new(id));
         }
-        self.count_max = self.count_max.max(self.lanes.len());
         let mut all = Read { is_blocked: true, end: self.end, ..Read::default() };
         if self.end == Some(End::Cut) {
             // Bytes of other streams must not stand behind half a packet.
@@ -311,6 +311,9 @@ impl Streams {
             drop(self.write_head(connection, sending));
             self.finish_lanes(connection);
         }
+        if self.out.is_ending {
+            self.finish(connection);
+        }
     }
 
     /// Writes bytes that are for one stream. Returns their number, at least 1.
@@ -428,8 +431,12 @@ impl Streams {
         }
     }
 
-    /// Ends all streams in the direction of the client.
+    /// Ends all streams in the direction of the client, behind an answer that still waits for room.
     pub(super) fn finish(&mut self, connection: &mut Connection) {
+        self.out.is_ending = !self.out.head.is_empty();
+        if self.out.is_ending {
+            return;
+        }
         for lane in &self.lanes {
             finish(connection, lane.id);
         }

@@ -226,7 +226,7 @@ mod tests {
         for (body, is_good) in [
             (r#"{"newNonce": "https://ca.example/nonce"}"#, true),
             (r#"{"newNonce": "https://ca.example/{nonce}\"}"#, false),
-            (r#"{"newNonce": "\0"}"#, false),
+            (r#"{"newNonce": "\u0000"}"#, false),
             (r#"{"newNonce": "/nonce"}"#, false),
             (r#"{"newNonce": ""}"#, false),
             (r#"{"newNonce": 1}"#, false),

@@ -239,6 +239,26 @@ fn an_answer_for_a_stream_without_room_leaves_as_soon_as_there_is_some() {
     assert_eq!(caller.read(), message);
 }
 
+/// The client sends DISCONNECT behind its request.
+#[test]
+fn an_answer_without_room_leaves_before_the_streams_end() {
+    let limits = QuicLimits { buffer_bytes: 16 * 1024, ..QuicLimits::default() };
+    let (mut bench, mut caller, streams) = session_with(limits, 1);
+    caller.write_on(streams[0], &publish(1, 1));
+    bench.settle(&mut caller);
+    read_all(&mut bench);
+    let message = publish(1, 16_375);
+    assert_eq!(bench.server().write(&[IoSlice::new(&message)]).expect("there is room"), message.len());
+    assert_eq!(bench.server().write(&[IoSlice::new(&answer(0x40, 1))]).expect("it is kept"), 4);
+    bench.server().shut_down_write();
+    bench.settle(&mut caller);
+    assert_eq!(caller.read_on(streams[0]), answer(0x40, 1));
+    assert_eq!(caller.read(), message);
+    for stream in [streams[0], caller.stream.expect("it is open")] {
+        assert!(caller.connection.recv_stream(stream).read(true).is_err(), "it is finished");
+    }
+}
+
 #[test]
 fn a_packet_too_long_to_be_kept_passes_in_parts_and_others_wait_for_its_end() {
     let (mut bench, mut caller, streams) = session(2);
