@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_promised_must_be_there_and_what_came_later_may_be() {
+    fn promised_records_must_be_there_and_later_records_may_be() {
         let mut witness = Witness::default();
         witness.begin(vec![record(1)]);
         (2..=4).for_each(|will| witness.recorded(Lsn(will), &[record(will)]));

@@ -380,7 +380,8 @@ fn f_14_nothing_behind_a_disconnect_is_processed() {
 
 #[test]
 fn f_15_noise() {
-    // A browser gets a page that says what listens there: `what_a_listener_does_not_speak_is_refused_with_a_reason`.
+    // A browser gets a page that says what listens there:
+    // `protocols_that_a_listener_does_not_speak_are_refused_with_a_reason`.
     let noise: [&[u8]; 6] = [
         b"GET / HTTP/1.1\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xFC\x03\x03",

@@ -16,8 +16,8 @@ const TOPIC_NAME_INVALID: u8 = 0x90;
 /// Versions, and how to make a packet for one of them and a client identifier.
 type Made<'a> = (&'a [Version], &'a dyn Fn(Version, &str) -> Vec<u8>);
 
-/// These bytes wherever a string may be.
-fn wherever_a_string_may_be(text: &[u8]) -> Vec<Case> {
+/// Returns packets with these bytes in each field that is a string.
+fn cases_for_each_string_field(text: &[u8]) -> Vec<Case> {
     let field = packet::binary(text);
     let with_user_name = |version, id: &str| connect(version, 0x82, &[&string(id)[..], &field].concat());
     let method = property(0x15, text);
@@ -48,8 +48,8 @@ fn wherever_a_string_may_be(text: &[u8]) -> Vec<Case> {
     in_connect.chain(after).collect()
 }
 
-/// The same bytes where data is binary.
-fn wherever_data_is_binary(data: &[u8]) -> Vec<Case> {
+/// Returns packets with these bytes in each field that is binary data.
+fn cases_for_each_binary_field(data: &[u8]) -> Vec<Case> {
     let field = packet::binary(data);
     let with_password =
         |version, id: &str| connect(version, 0xC2, &[string(id), string("king"), field.clone()].concat());
@@ -69,16 +69,16 @@ fn wherever_data_is_binary(data: &[u8]) -> Vec<Case> {
 fn s_01_ill_formed_utf_8() {
     let ill_formed: [&[u8]; 6] =
         [b"\xFF", b"\xC0\x80", b"a\x80", b"\xE2\x82", b"\xF5\x80\x80\x80", b"\xED\xA0\x80"];
-    let bad = ill_formed.into_iter().flat_map(wherever_a_string_may_be);
-    let good = ill_formed.into_iter().flat_map(wherever_data_is_binary);
+    let bad = ill_formed.into_iter().flat_map(cases_for_each_string_field);
+    let good = ill_formed.into_iter().flat_map(cases_for_each_binary_field);
     answers(&bad.chain(good).collect::<Vec<_>>());
 }
 
 /// [MQTT-1.5.4-2, MQTT-4.7.3-2, 3.1.1 MQTT-1.5.3-2, 3.1.1 MQTT-4.7.3-2]
 #[test]
 fn s_02_u_0000() {
-    let bad = wherever_a_string_may_be(b"fr\0g");
-    answers(&[bad, wherever_data_is_binary(b"fr\0g")].concat());
+    let bad = cases_for_each_string_field(b"fr\0g");
+    answers(&[bad, cases_for_each_binary_field(b"fr\0g")].concat());
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn subscribe_at_qos_1(client: &mut Client, filter: &str) {
 }
 
 #[test]
-fn what_waits_for_a_client_that_may_not_read_it_any_more_is_not_sent() {
+fn waiting_messages_that_a_client_may_no_longer_read_are_not_sent() {
     for version in Version::ALL {
         let place = Place::new(OPEN);
         let broker = place.broker("");

@@ -108,7 +108,7 @@ fn each_way_outside_is_found_in_a_pure_crate_only() {
 }
 
 #[test]
-fn what_only_sounds_like_outside_is_not_found() {
+fn code_that_only_resembles_outside_access_is_not_found() {
     for text in [
         "// std::net\nconst A: &str = \"std::fs\";",
         "use std::time::Instant; fn a(now: Instant) {}",

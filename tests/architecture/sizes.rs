@@ -59,7 +59,7 @@ fn entries(ratchet: &str) -> BTreeMap<String, usize> {
 }
 
 #[test]
-fn what_is_too_long_is_found_and_the_ratchet_only_turns_one_way() {
+fn code_that_is_too_long_is_found_and_the_ratchet_only_turns_one_way() {
     let function = |lines: usize| format!("fn a() {{\n{}}}", "\n".repeat(lines - 2));
     let found = |lines: usize, ratchet: &str| findings(&[Source::parse("a.rs", &function(lines))], ratchet);
     assert!(found(70, "").is_empty());

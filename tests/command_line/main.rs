@@ -147,7 +147,7 @@ fn help_names_every_flag_and_every_key() {
 }
 
 #[test]
-fn what_cannot_be_found_out_about_a_data_directory_is_neither_whole_nor_damaged() {
+fn a_missing_journal_is_reported_as_neither_whole_nor_damaged() {
     let nowhere = std::env::temp_dir().join(format!("pondhawk-nowhere-{}", std::process::id()));
     let nowhere = nowhere.to_str().unwrap();
     for command in [&["check"][..], &["inspect", "--json"], &["repair", "--discard-damaged"]] {

@@ -288,7 +288,7 @@ fn answers_have_no_reason_string_and_no_user_property() {
 
 /// [MQTT-3.1.4-3, MQTT-3.1.4-4, MQTT-3.14.2-2, MQTT-3.14.4-2, 3.1.1 MQTT-3.1.4-2, 3.1.1 MQTT-3.1.4-3]
 #[test]
-fn who_comes_with_the_same_identifier_takes_over_and_clean_start_is_obeyed() {
+fn a_client_with_the_same_identifier_takes_over_and_clean_start_is_obeyed() {
     in_each(BOTH, |broker, version| {
         let (mut old, _) = resume(broker, version, "frog");
         old.subscribe_with("t", 1);

@@ -143,7 +143,7 @@ fn a_topic_alias_above_the_servers_maximum_ends_the_connection() {
 /// The Server Keep Alive is absent, and the client's own counts: nobody else is disconnected. [MQTT-3.2.2-22,
 /// MQTT-3.1.2-22, 3.1.1 MQTT-3.1.2-24]
 #[test]
-fn who_is_silent_for_too_long_is_disconnected_and_nobody_else() {
+fn a_client_that_is_silent_for_too_long_is_disconnected_and_nobody_else() {
     in_each(BOTH, |broker, version| {
         let connect =
             |client_id, keep_alive_secs| Connect { keep_alive_secs, ..Connect::new(version, client_id) };

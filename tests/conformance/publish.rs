@@ -86,7 +86,7 @@ fn a_message_is_for_those_whose_filter_matches_its_topic() {
 
 /// [MQTT-3.3.4-2, 3.1.1 MQTT-3.3.5-1]
 #[test]
-fn where_several_subscriptions_match_the_message_comes_at_the_highest_qos() {
+fn a_message_arrives_at_the_highest_qos_of_several_matching_subscriptions() {
     in_each(BOTH, |broker, version| {
         let mut frog = broker.client(version, "frog");
         for (filter, qos) in [("t/a", 0), ("t/+", 2), ("#", 1)] {
@@ -169,7 +169,7 @@ fn no_local_keeps_a_clients_own_messages_away_also_after_it_has_come_back() {
 
 /// The broker's own topics are nobody else's. [3.1.1 MQTT-3.3.5-2]
 #[test]
-fn what_a_client_may_not_publish_is_acknowledged_and_dropped() {
+fn messages_that_a_client_may_not_publish_are_acknowledged_and_dropped() {
     in_each(V3_1_1, |broker, version| {
         let mut frog = broker.client(version, "frog");
         frog.subscribe_with("$SYS/x", 2);

@@ -137,7 +137,7 @@ fn a_received_message_is_released_even_if_it_has_expired() {
 
 /// [MQTT-3.3.1-3, MQTT-4.3.2-2, MQTT-4.3.3-2, 3.1.1 MQTT-3.3.1-3, 3.1.1 MQTT-4.3.2-1, 3.1.1 MQTT-4.3.3-1]
 #[test]
-fn what_is_forwarded_has_dup_0_whatever_it_came_with() {
+fn forwarded_messages_have_dup_0_whatever_the_publisher_sent() {
     in_each(BOTH, |broker, version| {
         let mut frog = broker.client(version, "frog");
         frog.subscribe_with("t", 2);

@@ -119,7 +119,7 @@ fn a_refusal_acknowledges_and_nothing_is_sent_again() {
 
 /// [MQTT-4.3.3-7]
 #[test]
-fn what_was_sent_at_qos_2_does_not_expire() {
+fn messages_sent_at_qos_2_do_not_expire() {
     in_each(V5, |broker, version| {
         let (mut frog, _) = resume(broker, version, "frog");
         frog.subscribe_with("t", 2);

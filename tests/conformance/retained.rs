@@ -140,7 +140,7 @@ fn retain_as_published_keeps_retain_and_nothing_else_does() {
 
 /// [3.1.1 MQTT-3.3.1-9]
 #[test]
-fn who_has_subscribed_before_gets_retain_0() {
+fn existing_subscribers_get_retain_0() {
     in_each(V3_1_1, |broker, version| {
         let mut frog = broker.client(version, "frog");
         frog.subscribe_with("r", 2);

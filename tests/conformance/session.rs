@@ -16,7 +16,7 @@ fn begin_anew(broker: &Broker, version: Version, client_id: &str) -> (Client, bo
 
 /// [MQTT-3.1.2-6, MQTT-3.2.2-3, 3.1.1 MQTT-3.1.2-4, 3.1.1 MQTT-3.2.2-3]
 #[test]
-fn where_no_session_is_kept_one_begins() {
+fn a_session_begins_if_none_is_kept() {
     in_each(BOTH, |broker, version| {
         let (mut frog, is_present) = resume(broker, version, "frog");
         assert!(!is_present);

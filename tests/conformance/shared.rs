@@ -104,7 +104,7 @@ fn a_message_of_qos_2_goes_to_nobody_else_when_its_members_session_ends() {
 
 /// [MQTT-4.8.2-6]
 #[test]
-fn what_a_member_refuses_is_discarded() {
+fn messages_that_a_member_refuses_are_discarded() {
     in_each(V5, |broker, version| {
         let mut toad = broker.client(version, "toad");
         for (qos, first) in [(1, PUBACK), (2, PUBREC)] {

@@ -141,7 +141,7 @@ fn only_the_very_same_filter_is_taken_back_and_nothing_new_comes_after_it() {
 
 /// [MQTT-3.10.4-3, 3.1.1 MQTT-3.10.4-3]
 #[test]
-fn what_has_begun_is_finished_after_unsubscribe() {
+fn deliveries_that_have_begun_are_finished_after_unsubscribe() {
     in_each(BOTH, |broker, version| {
         let (mut frog, _) = resume(broker, version, "frog");
         frog.subscribe_with("t", 2);

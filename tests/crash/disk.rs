@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_synced_is_there_whenever_the_power_is_cut() {
+    fn synced_data_is_there_whenever_the_power_is_cut() {
         let disk = synced(Syncs::Kept);
         assert!(left(&disk).iter().all(|files| files["a"] == [1; 1_024]));
     }

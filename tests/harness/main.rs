@@ -20,7 +20,7 @@ fn panics(test: impl FnOnce()) -> bool {
 }
 
 #[test]
-fn what_is_expected_is_read_and_the_rest_is_kept() {
+fn expected_bytes_are_read_and_the_rest_is_kept() {
     let mut client = RawClient::connect(peer(|mut stream| {
         let mut request = [0; 2];
         stream.read_exact(&mut request).unwrap();

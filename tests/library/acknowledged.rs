@@ -49,7 +49,7 @@ async fn the_server_waits_for_acknowledgements_when_receive_maximum_is_reached()
 }
 
 #[tokio::test]
-async fn what_is_not_acknowledged_comes_again() {
+async fn unacknowledged_messages_arrive_again() {
     at_each(&Version::ALL, &KEPT, async |place: Place<'_>| {
         let (frog, mut work) = subscribed(&place, place.lasting("frog")).await;
         let toad = place.client("toad").await;

@@ -55,7 +55,7 @@ async fn a_client_that_is_taken_over_hears_so() {
 }
 
 #[tokio::test]
-async fn what_is_queued_when_the_last_handle_is_dropped_is_sent() {
+async fn messages_queued_when_the_last_handle_is_dropped_are_sent() {
     at_each(&Version::ALL, &EVERY_QOS, async |place: Place<'_>| {
         let (frog, toad) = (place.client("frog").await, place.client("toad").await);
         let mut heard = frog.subscribe(filter!("last"), place.qos).await.expect("granted");

@@ -178,7 +178,7 @@ fn answer(to: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_a_listener_does_not_speak_is_refused_with_a_reason() {
+fn protocols_that_a_listener_does_not_speak_are_refused_with_a_reason() {
     let server = Server::start(1);
     let connect = b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01c";
     let hello = b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x03";

@@ -134,7 +134,7 @@ fn a_broker_that_disappears_is_told_of_once() {
 }
 
 #[test]
-fn where_nobody_listens_nothing_is_found() {
+fn the_probe_finds_nothing_if_nobody_listens() {
     let address = format!("127.0.0.1:{}", free_port());
     let output = Command::new(pondhawk()).args(["probe", &address]).output().expect("it can be run");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
@@ -142,7 +142,7 @@ fn where_nobody_listens_nothing_is_found() {
 }
 
 #[test]
-fn what_a_broker_says_it_has_not_is_not_tried() {
+fn features_that_a_broker_says_it_lacks_are_not_tried() {
     let modest = Server::mosquitto("max_qos 0\nretain_available false\n");
     let table = probe(&modest, &[]);
     assert!(!table.contains("wrong"), "{table}");

@@ -58,7 +58,7 @@ fn every_request_is_answered_once_and_heard_by_all_who_listen_in() {
 }
 
 #[test]
-fn whoever_publishes_now_and_then_to_itself_hears_it() {
+fn clients_that_publish_to_themselves_now_and_then_receive_their_messages() {
     run(&["many", "--conns", "50", "--interval", "0.05", "--duration", "0.2"], &each_version_and_qos());
 }
 
@@ -71,7 +71,7 @@ fn make_trouble(test: &[&str], brought: &str) {
 }
 
 #[test]
-fn whoever_was_away_finds_everything_that_was_acknowledged() {
+fn clients_that_were_away_receive_every_acknowledged_message() {
     let load =
         ["offline-sessions", "--sessions", "40", "--publishers", "8", "--duration", "0.2", "--window", "20"];
     run(&load, &each_version());

@@ -119,7 +119,7 @@ fn a_connection_beyond_the_maximum_is_refused_with_its_address() {
 }
 
 #[test]
-fn what_a_client_chose_cannot_forge_lines_or_colours() {
+fn client_identifiers_cannot_forge_lines_or_colours() {
     for broker in brokers("") {
         let client = broker.client(Version::V5, "frog\n2026 INFO connected client_id=king\u{1b}[31m");
         let peer = format!("peer={} ", client.local_address());

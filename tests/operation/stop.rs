@@ -34,7 +34,7 @@ fn sigint_does_the_same() {
 }
 
 #[test]
-fn what_was_sent_before_the_goodbye_arrives_before_it() {
+fn messages_sent_before_disconnect_arrive_before_it() {
     for mut broker in brokers("") {
         let mut frog = broker.client(Version::V5, "frog");
         frog.subscribe("a");

@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_confirmed_is_doubtful_after_the_broker_has_ended() {
+    fn unconfirmed_changes_are_doubtful_after_the_broker_has_ended() {
         let mut session = Session::absent();
         session.begin(false, true);
         session.confirm_subscription("a", Some(1));

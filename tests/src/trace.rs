@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_noted_is_read_again() {
+    fn noted_entries_are_read_back_unchanged() {
         let entries = [
             Entry::Opened { file: 7, name: "META".into() },
             Entry::Written { file: 7, offset: 4_096, bytes: Bytes::of(b"abc") },

@@ -140,7 +140,7 @@ fn every_flag_of_the_real_help_is_in_a_row_or_refused_by_name() {
 }
 
 #[test]
-fn what_is_not_there_is_refused_by_name() {
+fn unsupported_flags_and_values_are_refused_by_name() {
     for tool in ["pub", "sub", "rr"] {
         let flags = rows::REFUSED.iter().map(|flag| (*flag, "value", format!("Error: {flag} is refused: ")));
         let values = rows::REFUSED_VALUES.iter();

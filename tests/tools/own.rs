@@ -165,7 +165,7 @@ fn large_messages_are_text_in_json_and_small_ones_are_values() {
 }
 
 #[test]
-fn who_has_asked_does_not_outlive_the_connection() {
+fn rr_ends_when_its_connection_is_closed() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("it is bound").port().to_string();
     let broker = thread::spawn(move || {
@@ -200,7 +200,7 @@ fn a_random_filter_lets_the_share_pass_that_it_is_asked_for() {
 const NO_NAME: &str = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
 
 #[test]
-fn who_gets_no_connection_is_told_where_and_what_to_do() {
+fn connection_errors_say_where_the_connection_failed_and_what_to_do() {
     let mosquitto = Mosquitto::start();
     let ports = [mosquitto.port(), mosquitto.tls_port(), free_port()];
     let [plain, encrypted, nobody] = ports.map(|port| port.to_string());
@@ -244,7 +244,7 @@ fn a_client_that_is_refused_without_a_name_is_told_to_give_one() {
 }
 
 #[test]
-fn what_was_meant_by_an_unknown_flag_is_said() {
+fn the_error_for_an_unknown_flag_says_what_was_probably_meant() {
     for (word, advice) in [
         ("--retian", "Did you mean --retain?"),
         ("--qos=1", "What a flag takes is the next word: --qos 1"),
@@ -283,7 +283,7 @@ fn a_subscriber_says_that_the_broker_is_gone_and_that_it_is_there_again() {
 }
 
 #[test]
-fn what_was_kept_is_no_answer_if_only_what_is_new_is_wanted() {
+fn a_retained_message_is_no_answer_if_only_new_messages_are_wanted() {
     // Mosquitto sends retained messages before all others.
     let mosquitto = Mosquitto::start();
     let port = mosquitto.port().to_string();
@@ -295,7 +295,7 @@ fn what_was_kept_is_no_answer_if_only_what_is_new_is_wanted() {
 }
 
 #[test]
-fn who_has_asked_hears_that_the_request_is_refused() {
+fn rr_reports_that_its_request_is_refused() {
     let mosquitto = Mosquitto::start();
     let guarded = mosquitto.guarded_port().to_string();
     let place = ["-h", "127.0.0.1", "-p", &guarded];
@@ -307,7 +307,7 @@ fn who_has_asked_hears_that_the_request_is_refused() {
 }
 
 #[test]
-fn who_closes_the_pipe_makes_no_program_panic() {
+fn programs_do_not_panic_when_their_output_pipe_is_closed() {
     let broker = Broker::start(&Options::default());
     run(&broker, "pub", &["-t", "pond", "-r", "-m", "croak"], b"");
     let port = broker.address().port();

@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_something_needs_more_than_a_viewer() {
+    fn routes_that_change_something_need_more_than_the_viewer_role() {
         let mut seen = HashSet::new();
         for route in ROUTES {
             assert!(seen.insert((route.method, route.path)), "{} is there twice", route.path);

@@ -343,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_taken_comes_back() {
+    fn dropped_charges_return_their_bytes_to_the_budget() {
         let budget = Arc::new(Budget::new(1_600));
         let charge = budget.charge(Purpose::Messages, 1_000);
         let copy = charge.clone();

@@ -709,7 +709,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_arguments_are_refused() {
         for line in [
             "p bench loadtest --qos 3",
             "p bench loadtest --window 0",

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_was_waiting_for_is_an_error() {
+    fn unexpected_acknowledgements_are_errors() {
         let wrong: [(Qos, &[(u8, u8)]); 6] = [
             (Qos::AtLeastOnce, &[(PUBACK, 3)]),
             (Qos::AtLeastOnce, &[(PUBACK, 1), (PUBACK, 1)]),

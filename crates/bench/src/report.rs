@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn where_everything_failed_every_cell_says_so() {
+    fn every_cell_says_failed_if_all_runs_failed() {
         let report = report(vec![run(0, 0, Err("gone".into())), run(1, 0, Err("gone".into()))]);
         let rows = &report.table().sections[0].rows;
         assert_eq!(rows, &[["first", "FAILED"], ["second", "FAILED"]]);
@@ -525,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn what_trouble_brought_is_told_by_the_round_that_had_the_least() {
+    fn the_trouble_row_shows_the_fewest_messages_received_in_any_round() {
         let troubled = |received| {
             let mut measured = measured(0, 1_000);
             let took = Duration::from_millis(received);

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_arrives_is_lost_at_the_start_in_the_middle_and_at_the_end() {
+    fn missing_messages_count_as_lost_at_the_start_in_the_middle_and_at_the_end() {
         assert_eq!(tally_of(8, &[1, 2, 4, 5]).lost, 4);
         assert_eq!(tally_of(3, &[]).lost, 3);
     }

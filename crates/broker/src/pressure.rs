@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_window_is_full_acknowledgements_are_what_counts() {
+    fn acknowledgements_alone_count_as_progress_while_the_window_is_full() {
         let mut judge = Judge::default();
         let [silent, well] = [1, 2].map(|slot| {
             let behind = subscriber(slot);

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_not_changed_is_not_said_again() {
+    fn unchanged_sys_values_are_not_published_again() {
         let ledger = protocol::Gauges::default();
         let mut sys = Sys::new();
         let first = sys.changes(Totals::default(), facts(&ledger), 0);

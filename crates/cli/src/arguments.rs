@@ -211,14 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_a_flag_may_begin_like_one() {
+    fn the_value_of_a_flag_may_look_like_a_flag() {
         let publish = settings(Tool::Publish, "-t a -m -t").unwrap();
         assert_eq!(publish.outgoing.source, Some(crate::settings::Source::Bytes(b"-t".to_vec())));
         assert!(refused(Tool::Publish, "-t a -m").contains("no message specified"));
     }
 
     #[test]
-    fn what_is_not_supported_is_refused_by_name() {
+    fn unsupported_flags_are_refused_by_name() {
         for line in [
             "--psk ab",
             "--psk-identity me",

@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_not_read() {
+    fn invalid_json_is_refused() {
         for text in
             ["", "x", "{", "[1,]", "{\"a\" 1}", "\"", "1 2", "{\"a\":1} b", "\"\\ud83d\"", "+1", "tru"]
         {

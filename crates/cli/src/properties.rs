@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn invalid_properties_are_refused() {
         for line in [
             "publish content-type",
             "publish user-property a",

@@ -356,7 +356,7 @@ fn printer(is_json: bool) -> (Printer, mpsc::Receiver<String>) {
 }
 
 #[test]
-fn who_reads_slowly_is_told_how_much_is_left_out() {
+fn a_slow_reader_is_told_how_many_lines_are_left_out() {
     let (printer, waiting) = printer(false);
     for line in ["one", "two", "three"] {
         printer.print(Duration::ZERO, 7, "->", line);

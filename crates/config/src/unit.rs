@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_with_a_unit_is_refused() {
+    fn values_other_than_a_number_with_a_unit_are_refused() {
         for text in
             ["", "MiB", "-1 MiB", "1", "1 MB", "1 mib", "1. MiB", ".5 MiB", "1.2.3 MiB", "99999999 TiB"]
         {

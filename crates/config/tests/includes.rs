@@ -151,7 +151,7 @@ fn each_mistake_names_its_own_file_line_and_column() {
 }
 
 #[test]
-fn what_cannot_be_included_is_refused_at_the_place_that_names_it() {
+fn invalid_includes_are_refused_at_the_place_that_names_them() {
     let rows: [(&str, &str, &str); 11] = [
         (
             "include = \"nowhere.toml\"\n",

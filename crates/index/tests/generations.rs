@@ -72,7 +72,7 @@ fn changes_below_other_first_levels_leave_a_generation_alone() {
 }
 
 #[test]
-fn what_changes_nothing_ends_nothing() {
+fn a_change_without_effect_does_not_end_a_generation() {
     let index = Plain::new([1, 2]);
     let before = index.generation(topic!("a"));
     for filter in [filter!("a"), filter!("#")] {

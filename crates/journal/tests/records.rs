@@ -85,7 +85,7 @@ impl Alarm {
 }
 
 #[test]
-fn what_is_durable_is_there_when_the_directory_is_opened_again() {
+fn durable_records_are_found_when_the_directory_is_opened_again() {
     let scratch = Scratch::new("again");
     let (alarm, wake) = Alarm::new();
     let mut last = 0;
@@ -195,7 +195,7 @@ fn written(disk: &Simulated) -> Vec<u64> {
 }
 
 #[test]
-fn what_is_damaged_can_be_given_up() {
+fn damaged_parts_of_a_journal_can_be_discarded() {
     let disk = Simulated::new(1);
     let all = written(&disk);
     let names: Vec<_> = disk
@@ -232,7 +232,7 @@ fn what_is_damaged_can_be_given_up() {
 }
 
 #[test]
-fn what_is_no_record_is_damage_with_its_place() {
+fn an_invalid_record_is_reported_as_damage_with_its_place() {
     let disk = Simulated::new(2);
     let parts = journal::Recovery::begin(Arc::new(disk.clone())).and_then(|it| it.finish(settings()));
     let mut parts = parts.expect("it is new");

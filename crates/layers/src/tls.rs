@@ -664,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_tls_ends_with_an_alert() {
+    fn bytes_that_are_not_tls_are_answered_with_an_alert() {
         let (client, mut server) = Client::and_server(|_| (), 1 << 20);
         client.pipe.put(b"\x16\x03\x01\x00\x04\x02\x00\x00\x00");
         let mut buffer = [0; 1_000];

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lasts_is_counted() {
+    fn the_census_counts_lasting_sessions_groups_and_retained_messages() {
         let (alice, bob, group) = (Incarnation(1), Incarnation(2), Incarnation(3));
         let (interest, shared) = (Interest::new(Qos::AtLeastOnce), "$share/g/a");
         let records = [

@@ -315,7 +315,7 @@ mod tests {
 
     /// Alone and with another queue; with expiry and without; counted and not.
     #[test]
-    fn what_is_counted_is_taken_off_again_and_expiry_is_known_anywhere() {
+    fn entries_release_counted_bytes_and_know_their_expiry_without_the_message() {
         let address = Some(Address { at: NonZeroU64::MIN, bytes: 1, checksum: 0 });
         let read = |expiry_secs| {
             let message_expiry_interval_secs = expiry_secs;

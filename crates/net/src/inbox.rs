@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_many_threads_post_arrives_once_and_in_each_senders_order() {
+    fn letters_from_many_threads_arrive_once_and_in_the_order_of_each_sender() {
         let inbox = Inbox::new(Wake::Thread(std::thread::current()));
         let mut received: Vec<(u32, u32)> = Vec::new();
         std::thread::scope(|scope| {

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_given_back_is_not_asked_for_again() {
+    fn memory_that_cannot_be_given_back_is_not_asked_for_again() {
         let mut gap = Gap::default();
         gap.look(10 * MIB);
         gap.note_given_back(90 * MIB);

@@ -7,7 +7,8 @@
 //! Letters of one sender are handled in the order in which they were posted. Replies in one letter keep their order too.
 //!
 //! Kept in `crates/net/src/inbox.rs`, `crates/turn/src/pile.rs`.
-//! Shown by `what_many_threads_post_arrives_once_and_in_each_senders_order`, `letters_keep_their_order_around_answers`.
+//! Shown by `letters_from_many_threads_arrive_once_and_in_the_order_of_each_sender`,
+//! `letters_keep_their_order_around_answers`.
 //!
 //! # Rule 2: the wake-up follows the letter
 //! A letter lies in the inbox before the reader is woken. The reader clears the mark of the wake-up before it takes the
@@ -50,7 +51,7 @@
 //! The ledger ignores later commands of the connection.
 //!
 //! Kept in `crates/broker/src/ending.rs`, `crates/ledger/src/lines.rs`.
-//! Shown by `an_unsubscribe_before_the_end_is_carried_out`, `what_a_connection_says_after_it_has_left_is_ignored`.
+//! Shown by `an_unsubscribe_before_the_end_is_carried_out`, `commands_from_a_connection_that_has_left_are_ignored`.
 //!
 //! # Rule 8: one connection at a time has a client identifier
 //! The ledger posts [`Reply::Claimed`](crate::Reply::Claimed) to a newcomer when the earlier holder's

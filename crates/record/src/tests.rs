@@ -302,7 +302,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn what_is_needed_comes_whole_and_in_order(
+    fn needed_records_are_decoded_whole_and_in_order(
         groups in vec(vec(record(), 1..4), 0..5),
         needed in vec(any::<bool>(), 1..8),
     ) {

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_complete_waits_for_what_came_before() {
+    fn complete_answers_wait_for_earlier_answers() {
         let mut answers = InOrder::default();
         for number in [3, 1, 2] {
             answers.push(id(number));

@@ -225,7 +225,7 @@ fn use_server(random: &mut Random) {
 }
 
 #[test]
-fn whatever_a_peer_sends_nothing_panics_and_every_bound_holds() {
+fn random_packets_from_a_peer_cause_no_panic_and_exceed_no_bound() {
     let given = std::env::var("PONDHAWK_SEED").ok().map(|seed| seed.parse::<u64>().expect("a number"));
     let first = given.unwrap_or_else(|| RandomState::new().hash_one("seed") >> 1);
     let count = if given.is_some() { 1 } else { SEQUENCES };

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stays_does_not_wait_for_all_who_leave() {
+    fn connections_that_stay_do_not_wait_for_all_that_leave() {
         let mut ready = Ready::default();
         (0..1_000).for_each(|slot| ready.push(connection(slot), true));
         ready.push(connection(1_000), false);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_does_not_wait_for_all_who_stay() {
+    fn connections_that_leave_do_not_wait_for_all_that_stay() {
         let mut ready = Ready::default();
         (0..200).for_each(|slot| ready.push(connection(slot), false));
         ready.push(connection(200), true);

@@ -179,7 +179,7 @@ mod tests {
 
     /// [MQTT-3.3.2-8]
     #[test]
-    fn what_cannot_be_0_is_not() {
+    fn identifiers_and_topic_aliases_are_never_0() {
         assert_eq!(PacketId::new(0), None);
         assert_eq!(PacketId::new(1), Some(PacketId::MIN));
         assert_eq!(PacketId::new(65_535), Some(PacketId::MAX));

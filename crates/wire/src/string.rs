@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_a_secret_is_not_debugged() {
+    fn debug_output_of_binary_data_shows_only_its_length() {
         let secret = Binary::new(b"correct horse").unwrap();
         assert_eq!(format!("{secret:?} {secret:#}"), "13 B 13 B");
     }

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_ends_a_refusal() {
+    fn an_accepted_message_ends_a_refusal() {
         let mut judge = judge(0);
         for round in 0..10 {
             let space = Space { refused: round, taken: round, ..HAPPY };

@@ -581,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_delivered_but_not_acknowledged_fails_the_run() {
+    fn a_message_delivered_but_not_acknowledged_fails_the_run() {
         let test = FloodTest { messages: 1, quality: QUALITY, ..pair() };
         let mut part = test.parts(0, 7, 1).remove(0);
         let (mut connections, _streams) = connected(&part);

@@ -352,7 +352,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_a_schedule_decides_is_not_compared() {
+    fn rates_of_paced_workloads_are_not_compared() {
         let mut results = results();
         for size in &mut results.workloads[0].sizes {
             size.is_paced = true;

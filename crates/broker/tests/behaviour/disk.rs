@@ -68,7 +68,7 @@ fn without_space_nothing_new_is_taken_and_service_resumes_by_itself() {
 /// A client that waits for a record that will never be durable gets 0x80, and is disconnected. Before MQTT 5 the
 /// connection is closed.
 #[test]
-fn who_waits_when_the_disk_fails_is_sent_away() {
+fn clients_that_wait_for_the_disk_are_disconnected_when_it_fails() {
     for version in [Version::V3_1, Version::V3_1_1, Version::V5] {
         let mut world = World::new(1);
         leave_a_session(&mut world);

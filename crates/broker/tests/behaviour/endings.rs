@@ -151,7 +151,7 @@ fn a_subscribe_before_the_end_is_carried_out() {
 
 /// After DISCONNECT nothing is sent [MQTT-3.14.4-1].
 #[test]
-fn what_is_carried_out_at_the_end_is_not_answered() {
+fn requests_carried_out_at_the_end_are_not_answered() {
     for version in VERSIONS {
         let mut world = World::new(1);
         let (frog, _) = enter(&mut world, version, true);
@@ -163,7 +163,7 @@ fn what_is_carried_out_at_the_end_is_not_answered() {
 }
 
 #[test]
-fn what_is_subscribed_and_unsubscribed_in_one_breath_leaves_nothing() {
+fn subscriptions_removed_in_the_same_read_leave_nothing_behind() {
     for version in VERSIONS {
         let mut world = World::new(1);
         for _ in 0..10 {

@@ -55,7 +55,7 @@ fn puback(number: u16) -> Packet<'static> {
 }
 
 #[test]
-fn what_is_published_while_a_client_is_away_waits_for_it() {
+fn messages_published_while_a_client_is_away_wait_for_it() {
     for version in [Version::V3_1, Version::V3_1_1, Version::V5] {
         for shards in [1, 3] {
             let mut world = World::new(shards);
@@ -87,7 +87,7 @@ fn what_is_published_while_a_client_is_away_waits_for_it() {
 }
 
 #[test]
-fn what_was_not_acknowledged_is_sent_again_as_a_duplicate_in_its_order() {
+fn unacknowledged_messages_are_sent_again_in_order_as_duplicates() {
     let mut world = World::new(1);
     let (first, _) = come(&mut world, 0, Version::V5, "lasting");
     subscribe(&mut world, first, "a", Qos::AtLeastOnce);

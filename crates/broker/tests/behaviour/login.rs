@@ -50,7 +50,7 @@ fn come(world: &mut World, shard: usize, version: Version, user: &'static str) -
 }
 
 #[test]
-fn what_is_behind_connect_waits_for_the_check_of_the_password() {
+fn packets_behind_connect_wait_for_the_check_of_the_password() {
     for version in Version::ALL {
         let mut world = world(1);
         let peer = world.accept(0, version);
@@ -187,7 +187,7 @@ fn clients_are_looked_at_over_many_turns_when_users_change() {
 
 /// Until then they wait in the session, because the window of the client is full.
 #[test]
-fn what_waits_behind_a_window_is_not_sent_when_it_may_not_be_received_any_more() {
+fn waiting_messages_are_dropped_when_the_client_loses_the_right_to_receive_them() {
     let mut world = world(1);
     let bob = {
         let peer = world.accept(0, Version::V5);

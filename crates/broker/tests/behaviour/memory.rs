@@ -116,7 +116,7 @@ fn subscriptions_of_one_client_leave_room_for_others() {
 }
 
 #[test]
-fn what_would_have_to_wait_is_refused_and_what_is_taken_at_once_is_not() {
+fn messages_that_would_wait_are_refused_and_messages_sent_at_once_are_not() {
     let mut world = world(1);
     let publisher = world.connect(0, Version::V5, "publisher");
     let old_publisher = world.connect(0, Version::V3_1_1, "old publisher");

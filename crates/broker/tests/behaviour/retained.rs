@@ -234,7 +234,7 @@ fn subscribe_unheard(world: &mut World, subscriber: Peer, qos: wire::Qos) {
 }
 
 #[test]
-fn what_a_replaced_subscription_still_brings_comes_as_the_new_one_says() {
+fn retained_messages_of_a_replaced_subscription_follow_the_new_options() {
     let mut world = World::new(1);
     let publisher = world.connect(0, Version::V5, "p");
     world.publish_retained(publisher, "t", "1");

@@ -137,7 +137,7 @@ fn a_wrong_password_and_an_unknown_user_are_refused_alike() {
 }
 
 #[test]
-fn what_is_no_exchange_is_refused() {
+fn invalid_scram_messages_are_refused() {
     let messages = ["", "n,,n=frog", "p=tls-exporter,,n=frog,r=abc"];
     for message in messages {
         let mut world = world();

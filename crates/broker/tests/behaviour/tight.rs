@@ -64,7 +64,7 @@ fn nothing_is_sent_before_connack_to_a_session_that_comes_back() {
 }
 
 #[test]
-fn what_a_queue_has_given_waits_while_the_process_is_full() {
+fn queued_messages_wait_and_keep_their_order_while_the_process_is_full() {
     let mut world = World::new(1);
     let publisher = world.connect(0, Version::V5, "publisher");
     let receiver = come(&mut world, 0, Version::V5, "lasting");
@@ -84,7 +84,7 @@ fn what_a_queue_has_given_waits_while_the_process_is_full() {
 }
 
 #[test]
-fn what_was_acknowledged_while_the_process_was_full_is_sent_when_it_is_not() {
+fn messages_acknowledged_while_the_process_was_full_are_sent_later() {
     let mut world = World::new(1);
     let publisher = world.connect(0, Version::V5, "publisher");
     let receiver = world.connect(0, Version::V5, "receiver");

@@ -255,7 +255,7 @@ fn the_records_of_one_packet_are_committed_in_groups_that_are_bounded() {
 }
 
 #[test]
-fn who_leaves_in_the_middle_leaves_nothing() {
+fn a_client_that_leaves_during_subscribe_leaves_nothing_behind() {
     for lasts in [false, true] {
         let mut world = world();
         let peer = world.accept(0, Version::V5);
@@ -274,7 +274,7 @@ fn who_leaves_in_the_middle_leaves_nothing() {
 
 /// Its filters, and its cursors over retained messages that it did not take.
 #[test]
-fn what_a_client_leaves_behind_is_freed_over_many_turns() {
+fn filters_and_cursors_of_a_client_that_has_left_are_freed_over_many_turns() {
     /// Pieces that a turn frees.
     const PIECES_PER_TURN: usize = 256;
     for lasts in [false, true] {

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_meant_is_said() {
+    fn advice_for_an_unknown_word_names_the_intended_flag() {
         for (word, expected) in [
             ("--qos=1", "What a flag takes is the next word: --qos 1"),
             ("-C", "It is a flag of 'pondhawk sub'."),

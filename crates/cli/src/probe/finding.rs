@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_as_the_broker_says_is_wrong() {
+    fn findings_that_contradict_the_broker_are_marked_wrong() {
         let report = report();
         assert!(!report.is_clean());
         assert_eq!(

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_mqtt_is_told_once() {
+    fn bytes_that_are_not_mqtt_are_reported_once() {
         let lines = told(&[b"GET / HTTP/1.1\r\n", b"\xc0\0"], None);
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(lines[0].ends_with("what follows is forwarded and not read"), "{}", lines[0]);

@@ -307,7 +307,7 @@ async fn disconnect_waits_until_a_slow_server_has_taken_everything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_server_does_not_take_is_an_error_of_disconnect() {
+async fn disconnect_fails_if_the_server_does_not_read_the_queued_bytes() {
     let (_peer, client) = Peer::accepted(Version::V5).await;
     let payload = vec![b'x'; 3 << 20];
     drop(client.publish(&Outgoing::new(topic!("a"), &payload)).await.expect("queued"));
@@ -410,7 +410,7 @@ async fn ended(client: &Client) -> Ended {
 }
 
 #[tokio::test]
-async fn whoever_does_not_wait_for_a_subscription_does_not_have_it() {
+async fn a_subscription_is_removed_if_the_caller_stopped_waiting_for_it() {
     let (mut peer, client) = Peer::accepted(Version::V3_1_1).await;
     {
         let subscribe = std::pin::pin!(client.subscribe(filter!("a"), Qos::AtMostOnce));
@@ -454,7 +454,7 @@ impl tokio::io::AsyncWrite for Broken {
 }
 
 #[tokio::test]
-async fn what_the_server_said_is_heard_though_it_takes_nothing_more() {
+async fn the_answer_of_the_server_is_read_even_if_writing_fails() {
     let (mut ours, theirs) = tokio::io::duplex(1 << 10);
     let mut refused = Vec::new();
     let packet = ConnAck::refused(ConnectRefusal::Banned);

@@ -55,7 +55,7 @@ async fn a_socket_of_this_machine_has_a_path() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_named() {
+async fn errors_name_the_endpoint_that_cannot_be_reached() {
     let (listener, port) = listen().await;
     drop(listener);
     let error = refused(Endpoint::tcp("127.0.0.1", port)).await;
@@ -95,7 +95,7 @@ fn a_url_is_an_endpoint() {
 
 #[cfg(not(feature = "websocket"))]
 #[test]
-fn what_is_not_built_in_is_named() {
+fn the_error_for_a_url_names_the_missing_feature() {
     let error = "ws://a".parse::<Endpoint>().expect_err("it is not built in");
     assert!(matches!(error, UrlError::Feature("websocket")));
 }

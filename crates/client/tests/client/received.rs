@@ -89,7 +89,7 @@ async fn the_application_may_be_the_one_to_acknowledge() {
 }
 
 #[tokio::test]
-async fn what_is_accepted_before_the_end_is_acknowledged_before_it() {
+async fn messages_accepted_before_the_end_are_acknowledged_before_disconnect() {
     // Repeated, because the driver's choice between simultaneous events is random.
     for _ in 0..20 {
         let (mut peer, client) = Peer::accepted(Version::V5).await;
@@ -134,7 +134,7 @@ async fn a_stream_may_be_read_on_another_thread() {
 
 /// Messages of QoS 2 are acknowledged before the application takes them. The client then has the only copy.
 #[tokio::test]
-async fn what_has_come_for_a_full_stream_is_there_when_the_connection_has_ended() {
+async fn messages_for_a_full_stream_remain_readable_after_the_connection_ends() {
     let options = Options::new(Version::V5).client_id("me").messages_max(1);
     let (mut peer, client) = Peer::accepted_with(Version::V5, options).await;
     let (messages, ()) = tokio::join!(
@@ -201,7 +201,7 @@ async fn a_message_is_acknowledged_by_those_who_are_left() {
 
 /// The awaited answer is behind messages that nobody takes, and the time limit of the end is short.
 #[tokio::test(start_paused = true)]
-async fn who_disconnects_hears_of_what_is_acknowledged_behind_messages_that_nobody_takes() {
+async fn disconnect_receives_acknowledgements_behind_messages_that_nobody_takes() {
     let options = Options::new(Version::V5).client_id("me").messages_max(1).receive_max(nonzero(1));
     let (mut peer, client) = Peer::accepted_with(Version::V5, options).await;
     let (messages, ()) =
@@ -298,7 +298,7 @@ async fn an_acknowledgement_comes_through_messages_that_its_own_task_does_not_ta
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_can_neither_be_taken_nor_lost_ends_a_connection_that_waits_behind_it() {
+async fn unread_qos_1_messages_end_a_connection_that_waits_for_packets_behind_them() {
     let options = Options::new(Version::V3_1_1).client_id("me").messages_max(1).receive_max(nonzero(2));
     let (mut peer, client) = Peer::accepted_with(Version::V3_1_1, options).await;
     let (_messages, _other) = streams(&mut peer, &client).await;
@@ -342,7 +342,7 @@ async fn a_server_that_does_not_read_before_it_is_read_is_read() {
 }
 
 #[tokio::test]
-async fn what_has_no_room_may_be_dropped_at_qos_0() {
+async fn a_full_stream_drops_and_counts_qos_0_messages_if_asked_to() {
     let options = Options::new(Version::V5).client_id("me").messages_max(2).drop_when_full(true);
     let (mut peer, client) = Peer::accepted_with(Version::V5, options.receive_max(nonzero(1))).await;
     let (mut full, mut other) = streams(&mut peer, &client).await;
@@ -450,7 +450,7 @@ async fn a_stream_ends_with_its_subscription() {
 
 /// Messages of an existing session may arrive before their subscription.
 #[tokio::test]
-async fn what_comes_before_its_subscription_waits_for_it() {
+async fn messages_that_arrive_before_their_subscription_wait_for_it() {
     let options = Options::new(Version::V5).client_id("me");
     let (mut peer, client) = Peer::accepted_with(Version::V5, options).await;
     peer.send(publish(Qos::AtLeastOnce, 1)).await;
@@ -508,7 +508,7 @@ fn other(packet_id: u16) -> Publish<'static> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_dropped_stream_leaves_does_not_hold_back_acknowledgements() {
+async fn unread_messages_of_a_dropped_stream_do_not_hold_back_acknowledgements() {
     let (mut peer, client) = Peer::accepted(Version::V5).await;
     let (dropped, mut kept) = two_streams(&mut peer, &client).await;
     peer.send(publish(Qos::AtLeastOnce, 1)).await;
@@ -527,7 +527,7 @@ async fn what_a_dropped_stream_leaves_does_not_hold_back_acknowledgements() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_dropped_stream_leaves_comes_again_if_the_connection_ends() {
+async fn unread_messages_of_a_dropped_stream_are_not_acknowledged_at_disconnect() {
     let (mut peer, client) = Peer::accepted(Version::V5).await;
     let (dropped, mut kept) = two_streams(&mut peer, &client).await;
     peer.send(other(1)).await;
@@ -543,7 +543,7 @@ async fn what_a_dropped_stream_leaves_comes_again_if_the_connection_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_claims_does_not_hold_back_acknowledgements() {
+async fn unclaimed_messages_do_not_hold_back_acknowledgements() {
     let (mut peer, client) = Peer::accepted(Version::V5).await;
     peer.send(publish(Qos::AtLeastOnce, 1)).await;
     peer.send(publish(Qos::ExactlyOnce, 2)).await;
@@ -560,7 +560,7 @@ async fn what_nobody_claims_does_not_hold_back_acknowledgements() {
 }
 
 #[tokio::test]
-async fn what_came_for_a_refused_stream_is_for_whoever_wants_it() {
+async fn messages_for_a_refused_stream_go_to_the_inbox() {
     let (mut peer, client) = Peer::accepted(Version::V5).await;
     peer.send(publish(Qos::ExactlyOnce, 1)).await;
     let server = async {

@@ -80,7 +80,7 @@ fn reading(qos: Qos) -> Outgoing<'static> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_under_way_is_sent_again_in_the_session_that_is_present() {
+async fn messages_in_flight_are_sent_again_if_the_session_is_present() {
     let (mut listener, mut peer, client) = connected(Version::V5, lasting()).await;
     let acknowledgement = client.publish(&reading(Qos::AtLeastOnce)).await.expect("queued");
     assert_eq!(peer.next().await, "PUBLISH q1 id=1 \"a/b\" 3 B \"hey\"");
@@ -112,7 +112,7 @@ async fn subscriptions_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_under_way_in_a_lost_session_has_failed() {
+async fn messages_in_flight_fail_if_their_session_is_lost() {
     let (mut listener, mut peer, client) = connected(Version::V5, lasting()).await;
     let acknowledgement = client.publish(&reading(Qos::ExactlyOnce)).await.expect("queued");
     assert!(peer.next().await.starts_with("PUBLISH"));
@@ -257,7 +257,7 @@ async fn disconnect_between_connections_delivers_what_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_is_delivered_though_the_connection_is_lost_in_the_end() {
+async fn waiting_messages_are_delivered_if_the_connection_is_lost_during_disconnect() {
     let (mut listener, mut peer, client) = connected(Version::V5, lasting()).await;
     drop(client.publish(&reading(Qos::AtLeastOnce)).await.expect("queued"));
     let server = async {
@@ -275,7 +275,7 @@ async fn what_waits_is_delivered_though_the_connection_is_lost_in_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_delivered_in_time_is_told_by_disconnect() {
+async fn disconnect_reports_messages_that_were_not_delivered_in_time() {
     let options = lasting().flush_timeout(Duration::from_secs(3));
     let (listener, peer, client) = connected(Version::V5, options).await;
     suspended(&listener, peer, &client).await;
@@ -288,7 +288,7 @@ async fn what_cannot_be_delivered_in_time_is_told_by_disconnect() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_new_session_does_not_know_is_told_by_disconnect() {
+async fn disconnect_reports_messages_that_a_new_session_does_not_know() {
     let (mut listener, mut peer, client) = connected(Version::V5, lasting()).await;
     drop(client.publish(&reading(Qos::AtLeastOnce)).await.expect("queued"));
     assert!(peer.next().await.starts_with("PUBLISH q1 id=1"));

@@ -292,7 +292,7 @@ async fn a_server_that_leaves_without_a_word_of_tls_has_closed() {
 }
 
 #[test]
-fn what_is_wrong_with_a_file_is_said_of_that_file() {
+fn tls_errors_name_the_file_that_is_wrong() {
     let directory = tempfile::tempdir().expect("space for it");
     let authority = Authority::new("ours");
     let (ours, others) = (authority.sign("localhost"), authority.sign("localhost"));

@@ -115,7 +115,7 @@ fn a_missing_segment_is_missed() {
 }
 
 #[test]
-fn what_another_journal_has_written_is_refused() {
+fn files_of_another_journal_are_refused() {
     let (written, other) = (written(4), written(5));
     for name in written.segments.iter().chain(&written.spares) {
         let theirs = other.disk.contents(name).or_else(|| other.disk.contents(&other.segments[0]));

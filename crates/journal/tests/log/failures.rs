@@ -133,7 +133,7 @@ fn a_full_disk_refuses_news_until_there_is_space_again() {
 /// Without clients that come back, nothing that fills the disk would ever go. They leave some of the last space for the
 /// records that free space then.
 #[test]
-fn who_comes_back_is_taken_when_the_disk_is_full() {
+fn returning_clients_are_accepted_when_the_disk_is_full() {
     let mut scene = Scene::new(4);
     scene.disk.set_capacity(12 * (64 << 10));
     while scene.put(900, Urgency::Durable) {
@@ -178,7 +178,7 @@ fn a_log_on_a_full_disk_can_be_opened_again_and_again() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_not_written_for_itself() {
+fn records_that_nobody_waits_for_do_not_cause_a_write() {
     let mut scene = Scene::new(7);
     assert!(scene.put(10, Urgency::Later));
     assert!(!scene.parts.committer.commit_once());

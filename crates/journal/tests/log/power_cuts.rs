@@ -34,7 +34,7 @@ fn live_and_die(seed: u64, ignores_syncs: bool) -> Result<(), String> {
 }
 
 #[test]
-fn what_was_durable_survives_every_crash_in_order_and_whole() {
+fn durable_records_survive_every_crash_in_order_and_whole() {
     for seed in 0..2_000 {
         live_and_die(seed, false).unwrap_or_else(|error| panic!("{error}"));
     }

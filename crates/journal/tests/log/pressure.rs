@@ -429,7 +429,7 @@ fn with_a_lower_limit_the_log_shrinks_and_never_grows() {
 /// copied, and that comes back only when everything before it is durable. Meanwhile there is a spare, which is kept for
 /// copies.
 #[test]
-fn what_frees_space_gets_a_place_though_no_copy_follows() {
+fn records_that_free_space_get_a_place_even_if_no_copy_follows() {
     for lower_kib in [512, 768, 1_024] {
         let long = Settings { segment_bytes_max: 256 << 10, ..settings(8_192) };
         let mut world = World::open(Simulated::new(7), long);
@@ -452,7 +452,7 @@ fn what_frees_space_gets_a_place_though_no_copy_follows() {
 /// The same in the middle of a long segment: the next piece is copied only when the last one, and all that was appended before,
 /// is durable.
 #[test]
-fn what_frees_space_gets_a_place_between_two_pieces_of_a_segment() {
+fn records_that_free_space_get_a_place_between_two_pieces_of_a_segment() {
     let mut world = World::new(65_536);
     (0..7_000).for_each(|key| world.put_patiently(key, 4_000));
     (0..7_000).filter(|key| *key < 3_000 || key % 10 > 2).for_each(|key| world.end(key));

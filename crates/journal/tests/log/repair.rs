@@ -107,7 +107,7 @@ fn a_flipped_bit_costs_its_frame_and_nothing_else() {
 }
 
 #[test]
-fn what_several_flipped_bits_leave_is_what_they_have_not_hit() {
+fn several_flipped_bits_cost_at_most_one_frame_each() {
     for seed in 100..130 {
         let disk = written(seed);
         let (before, _) = read(&disk);
@@ -184,7 +184,7 @@ fn a_frame_whose_records_are_none_is_given_up_whole() {
 }
 
 #[test]
-fn what_is_not_damaged_is_not_given_up() {
+fn an_undamaged_frame_is_not_discarded() {
     let disk = written(3);
     let (before, _) = read(&disk);
     let damage = Damage { file: segments(&disk)[0].clone(), offset: 4096, fault: Fault::Frame };

@@ -29,7 +29,7 @@ fn disk_use_stays_bounded_while_the_log_turns_over() {
 /// The disk is slow: the next segment is not there when one is wanted. A record that frees space cannot be refused, and
 /// waits.
 #[test]
-fn what_frees_space_waits_for_a_slow_disk() {
+fn records_that_free_space_wait_for_a_slow_disk() {
     let mut scene = Scene::new(3);
     while scene.put(600, Urgency::Durable) {}
     assert!(scene.log().status().spares < 2, "nobody prepares any");
@@ -55,7 +55,7 @@ fn what_frees_space_waits_for_a_slow_disk() {
 
 /// A group that frees space does not wait for ever for a full disk: nobody would be told.
 #[test]
-fn what_frees_space_does_not_wait_for_a_full_disk() {
+fn records_that_free_space_do_not_wait_for_a_full_disk() {
     let mut scene = Scene::new(3);
     while scene.put(600, Urgency::Durable) {}
     scene.disk.set_capacity(scene.disk.used_bytes());
@@ -71,7 +71,7 @@ fn what_frees_space_does_not_wait_for_a_full_disk() {
 }
 
 #[test]
-fn what_is_not_needed_is_given_back_when_nothing_happens() {
+fn unneeded_segments_are_freed_when_the_log_is_idle() {
     let mut scene = Scene::new(2);
     for _ in 0..500 {
         assert!(scene.put(600, Urgency::Durable));
@@ -124,7 +124,7 @@ fn nothing_is_refused_while_there_is_space_however_slowly_segments_are_filled() 
 /// A segment that goes without being copied again is not read either: who reads a record and later a copy of it counts
 /// on both being handed back.
 #[test]
-fn what_is_read_is_handed_back_before_it_goes() {
+fn recovery_skips_released_segments_that_still_have_their_old_name() {
     let mut scene = Scene::new(8);
     for _ in 0..200 {
         assert!(scene.put(4_000, Urgency::Durable));

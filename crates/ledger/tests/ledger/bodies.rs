@@ -47,7 +47,7 @@ fn drain(stage: &mut Stage, client: &Client) -> Vec<String> {
 }
 
 #[test]
-fn what_waits_on_disk_comes_in_its_order() {
+fn messages_that_wait_on_disk_arrive_in_order() {
     let mut stage = Stage::with(settings());
     let publisher = away(&mut stage, "a");
     publish(&mut stage, &publisher, 0..500);
@@ -62,7 +62,7 @@ fn what_waits_on_disk_comes_in_its_order() {
 
 /// Messages in memory are sent first. Messages that arrive during a read stay behind the messages being read.
 #[test]
-fn what_comes_meanwhile_stays_behind() {
+fn messages_that_arrive_during_a_read_stay_behind_the_messages_being_read() {
     let mut stage = Stage::with(Settings { queued_bytes_in_memory: 1_000, ..Settings::default() });
     let publisher = away(&mut stage, "a");
     publish(&mut stage, &publisher, 0..20);
@@ -86,7 +86,7 @@ fn a_group_reads_its_messages_again() {
 
 /// One that was under way when the process ended is sent again under its identifier.
 #[test]
-fn what_was_sent_before_a_restart_is_read_again() {
+fn messages_sent_before_a_restart_are_read_again() {
     let mut stage = Stage::with(settings());
     let publisher = away(&mut stage, "a");
     publish(&mut stage, &publisher, 0..5);
@@ -107,7 +107,7 @@ fn what_was_sent_before_a_restart_is_read_again() {
 
 /// The record is copied after it was asked for, and its place is used again before it is read.
 #[test]
-fn what_was_copied_meanwhile_is_asked_for_again() {
+fn records_copied_before_they_are_read_are_asked_for_again() {
     let mut stage = Stage::with(settings());
     let publisher = away(&mut stage, "a");
     publish(&mut stage, &publisher, 0..5);
@@ -145,7 +145,7 @@ fn after_a_restart_the_younger_record_is_read() {
 }
 
 #[test]
-fn what_has_expired_is_not_read() {
+fn expired_messages_are_not_read() {
     let mut stage = Stage::with(settings());
     let publisher = away(&mut stage, "a");
     stage.publish(&publisher, 1, &message_with("a", b"late", QOS_1, false, Some(1)));
@@ -159,7 +159,7 @@ fn what_has_expired_is_not_read() {
 
 /// Nothing else is asked for meanwhile, and nothing is under way whose acknowledgement would feed the queue.
 #[test]
-fn what_expires_on_its_way_does_not_stop_its_queue() {
+fn a_message_that_expires_while_it_is_read_does_not_stop_its_queue() {
     let mut stage = Stage::with(settings());
     let publisher = away(&mut stage, "a");
     let large = vec![b'x'; 100_000];
@@ -179,7 +179,7 @@ fn what_expires_on_its_way_does_not_stop_its_queue() {
 
 /// Messages that were read for a client leave memory again when the client goes without receiving them.
 #[test]
-fn what_was_read_ahead_goes_with_its_reader() {
+fn messages_read_ahead_leave_memory_with_their_reader() {
     let mut stage = Stage::with(settings());
     let publisher = away(&mut stage, "a");
     publish(&mut stage, &publisher, 0..100);
@@ -195,7 +195,7 @@ fn what_was_read_ahead_goes_with_its_reader() {
 
 /// A message that one reader has in memory is not read for another: nothing comes that would feed its queue.
 #[test]
-fn what_another_reader_has_in_memory_is_sent_without_being_read() {
+fn messages_that_another_reader_has_in_memory_are_sent_without_a_read() {
     let mut stage = Stage::with(settings());
     for name in ["first", "second"] {
         let subscriber = stage.client(name, &Ask::lasting(60));
@@ -273,9 +273,9 @@ fn little_is_sent_again_while_memory_is_short() {
     stage.check_account();
 }
 
-/// It is read again if its client comes back without having acknowledged it.
+/// A message is read again if its client comes back without having acknowledged it.
 #[test]
-fn what_was_sent_while_memory_is_short_is_not_in_memory() {
+fn messages_sent_while_memory_is_short_do_not_stay_in_memory() {
     let (mut stage, budget) = short_of_memory();
     let _held = hold(&budget, MIB / 16 * 15);
     for is_again in [false, true] {

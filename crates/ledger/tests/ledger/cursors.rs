@@ -300,7 +300,7 @@ fn a_cursor_goes_on_after_a_reconnect() {
 
 /// A message published while the client is away arrives once: from the queue, or, at QoS 0, as a retained message.
 #[test]
-fn what_changes_while_the_client_is_away_comes_once() {
+fn retained_messages_that_change_while_the_client_is_away_arrive_once() {
     for qos in [QOS_0, QOS_1] {
         let mut stage = Stage::new();
         store(&mut stage, 3_000, |_| qos);

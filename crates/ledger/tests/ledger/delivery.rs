@@ -9,7 +9,7 @@ use crate::stage::{
 };
 
 #[test]
-fn what_comes_while_a_client_is_away_waits_and_keeps_its_order() {
+fn messages_for_a_client_that_is_away_wait_and_keep_their_order() {
     let mut stage = Stage::new();
     let publisher = stage.client("publisher", &Ask::clean());
     let subscriber = stage.client("subscriber", &Ask::lasting(60));

@@ -31,7 +31,7 @@ fn one_packet_is_one_group_of_records() {
 
 /// Nothing else touches the disk.
 #[test]
-fn what_concerns_no_session_that_lasts_is_not_recorded() {
+fn events_that_concern_no_lasting_session_are_not_recorded() {
     let mut stage = Stage::new();
     let clean = stage.client("clean", &Ask::clean().will("w", 0));
     stage.subscribe(&clean, "a", at_qos(QOS_2));
@@ -89,7 +89,7 @@ fn straight_copies_do_not_wait_for_the_disk() {
 /// A message that a group gives to a member at QoS 0 arrives at most once, at any member: a crash must not deliver it
 /// again.
 #[test]
-fn what_a_group_gives_at_qos_0_waits_for_its_record() {
+fn qos_0_messages_from_a_group_wait_for_their_record() {
     let mut stage = Stage::new();
     let client = stage.client("c", &Ask::lasting(60));
     stage.subscribe(&client, "$share/g/a", at_qos(QOS_0));
@@ -349,7 +349,7 @@ fn a_failed_sync_takes_nothing_from_who_waits_for_the_write() {
 
 /// A session whose end was not durable when the disk failed is there again after the restart: nobody is told otherwise.
 #[test]
-fn who_wipes_a_session_must_have_that_recorded() {
+fn a_client_that_wipes_a_session_is_refused_unless_the_wipe_is_recorded() {
     let mut stage = Stage::new();
     let client = stage.client("c", &Ask::lasting(60));
     stage.leave(&client, Cause::Normal);

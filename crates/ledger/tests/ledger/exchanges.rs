@@ -102,7 +102,7 @@ fn pubrel_waits_for_the_record_of_pubrec_and_the_message_is_not_sent_again() {
 /// [MQTT-4.4.0-1] [MQTT-4.6.0-1] [MQTT-4.6.0-4] [3.1.1 MQTT-4.4.0-1] [3.1.1 MQTT-4.6.0-1]
 /// [3.1.1 MQTT-4.6.0-4]
 #[test]
-fn what_was_under_way_is_sent_again_in_its_order_with_its_identifiers() {
+fn messages_in_flight_are_sent_again_in_order_with_their_identifiers() {
     let (mut stage, subscriber, publisher) = pair(100);
     for number in 0..20 {
         let qos = if number % 2 == 0 { QOS_1 } else { QOS_2 };
@@ -136,7 +136,7 @@ fn what_was_under_way_is_sent_again_in_its_order_with_its_identifiers() {
 /// Messages of QoS 2 wait for the disk when their client comes back through a listener that does not wait. They keep their
 /// places before later messages. [MQTT-4.6.0-1]
 #[test]
-fn what_waited_for_the_disk_of_an_earlier_connection_keeps_its_place() {
+fn messages_that_waited_for_the_disk_on_an_earlier_connection_keep_their_place() {
     let (stage, subscriber, publisher) = pair(10);
     let mut stage = stage.slow();
     for (id, payload) in [(1, b"1"), (2, b"2")] {
@@ -158,7 +158,7 @@ fn what_waited_for_the_disk_of_an_earlier_connection_keeps_its_place() {
 /// The client comes back while one message still waits for the disk. Others were sent, one of them without a wait.
 /// [MQTT-4.6.0-1]
 #[test]
-fn what_waits_for_the_disk_goes_behind_what_was_sent() {
+fn messages_that_wait_for_the_disk_follow_messages_already_sent() {
     for durability in [Durability::None, Durability::Fsync] {
         let (stage, subscriber, publisher) = pair(10);
         let mut stage = stage.slow();
@@ -236,7 +236,7 @@ fn large_messages_are_under_way_one_at_a_time() {
 
 /// [MQTT-4.4.0-2]
 #[test]
-fn what_the_client_refuses_counts_as_delivered() {
+fn messages_that_the_client_refuses_count_as_delivered() {
     let (mut stage, subscriber, publisher) = pair(100);
     stage.publish(&publisher, 1, &message("a", b"1", QOS_1));
     stage.publish(&publisher, 2, &message("a", b"2", QOS_2));
@@ -270,7 +270,7 @@ fn messages_expire_while_they_wait_and_not_once_they_are_sent() {
 /// Nobody has to come for them.
 /// Not even for the rest of this millisecond.
 #[test]
-fn what_may_not_wait_does_not_wait_for_who_is_away() {
+fn messages_that_expire_at_once_do_not_wait_for_clients_that_are_away() {
     let mut stage = Stage::new();
     let publisher = stage.client("publisher", &Ask::clean());
     let away = stage.client("away", &Ask::lasting(60));
@@ -306,7 +306,7 @@ fn expired_messages_are_swept_out_of_queues() {
 
 /// [MQTT-3.1.2-24] [MQTT-3.1.2-25]
 #[test]
-fn what_is_too_large_for_the_client_counts_as_delivered() {
+fn messages_too_large_for_the_client_count_as_delivered() {
     let mut stage = Stage::new();
     let ask = Ask::lasting(60).packet_bytes_max(100);
     let subscriber = stage.client("subscriber", &ask);

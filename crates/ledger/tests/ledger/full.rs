@@ -156,7 +156,7 @@ fn acknowledgements_are_withheld_while_a_queue_grows_too_much() {
 
 /// Other things that the same publisher waits for keep their place behind what is withheld; others do not wait.
 #[test]
-fn what_is_withheld_keeps_its_order_and_goes_on_when_the_queue_goes_down() {
+fn withheld_acknowledgements_keep_their_order_and_leave_when_the_queue_shrinks() {
     let (mut stage, subscriber, publisher) = braked();
     let bystander = stage.client("bystander", &Ask::clean());
     let delivered = stage.delivered(&subscriber);

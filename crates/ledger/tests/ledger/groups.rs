@@ -208,7 +208,7 @@ fn a_group_is_merged_with_nothing() {
 
 /// • What a member has not acknowledged goes back to the front when it goes, and to another.
 #[test]
-fn what_a_member_leaves_behind_goes_to_another_in_its_order() {
+fn messages_that_a_member_leaves_behind_go_to_another_in_order() {
     for is_lasting in [true, false] {
         let mut stage = Stage::new();
         let ask = if is_lasting { Ask::lasting(60) } else { Ask::clean() };
@@ -283,7 +283,7 @@ fn qos_2_of_a_clean_member_is_its_own_once_it_is_written() {
 
 /// [MQTT-4.8.2-6]
 #[test]
-fn what_a_member_refuses_is_tried_with_nobody_else() {
+fn messages_that_a_member_refuses_go_to_nobody_else() {
     for ask in [Ask::lasting(60), Ask::clean()] {
         let mut stage = Stage::new();
         let first = member(&mut stage, "first", &ask.clone());
@@ -436,7 +436,7 @@ fn all_members_may_go_in_the_middle_of_a_flood() {
 
 /// [MQTT-4.8.2-6]: so it is with PUBREC.
 #[test]
-fn what_a_member_refuses_in_pubrec_is_discarded() {
+fn messages_that_a_member_refuses_in_pubrec_are_discarded() {
     for ask in [Ask::lasting(60), Ask::clean()] {
         let mut stage = Stage::new();
         let first = member(&mut stage, "first", &ask.clone());
@@ -454,7 +454,7 @@ fn what_a_member_refuses_in_pubrec_is_discarded() {
 /// Messages that a member gives back are sent before messages that were never sent, even if newer ones have arrived
 /// meanwhile.
 #[test]
-fn what_comes_back_goes_before_what_is_newer() {
+fn returned_messages_are_sent_before_newer_messages() {
     let mut stage = Stage::new();
     let gone = member(&mut stage, "gone", &Ask::clean().window(3));
     emit(&mut stage, 1..=6, QOS_1);
@@ -474,7 +474,7 @@ fn what_comes_back_goes_before_what_is_newer() {
 
 /// A clean member's session has kept a message for too long: it is no acknowledged one.
 #[test]
-fn what_expires_with_a_clean_member_is_counted_as_expired() {
+fn messages_that_expire_with_a_clean_member_count_as_expired() {
     let mut stage = Stage::new();
     let clean = member(&mut stage, "clean", &Ask::clean());
     emit(&mut stage, 1..=1, QOS_1);
@@ -509,7 +509,7 @@ fn a_full_group_may_refuse_messages_or_drop_new_ones() {
 
 /// Expired messages that a member gave back are removed even if no other member connects, whatever their number.
 #[test]
-fn what_a_member_gave_back_expires() {
+fn messages_that_a_member_gave_back_expire() {
     for dispatch in [base::Dispatch::RoundRobin, base::Dispatch::KeyOrdered(base::Key::Publisher)] {
         let mut stage = Stage::with(Settings { dispatch, ..Settings::default() });
         let away = member(&mut stage, "away", &Ask::lasting(60));

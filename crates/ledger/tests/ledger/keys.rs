@@ -73,7 +73,7 @@ fn a_publisher_has_one_member_at_every_qos() {
 }
 
 #[test]
-fn what_may_not_wait_goes_to_a_member_that_is_there() {
+fn messages_that_expire_at_once_go_to_a_connected_member_only() {
     let mut stage = Stage::with(settings());
     let member = member(&mut stage, "member", &Ask::lasting(60));
     stage.emit(&message_of("key", "a", b"now", QOS_1, false, Some(0)));
@@ -115,7 +115,7 @@ fn a_chosen_property_may_be_the_key() {
 
 /// • What a member has not acknowledged goes before everything newer of its key, to another.
 #[test]
-fn what_a_member_leaves_behind_goes_before_what_is_newer_of_its_key() {
+fn messages_that_a_member_leaves_behind_precede_newer_messages_of_their_key() {
     for ask in [Ask::lasting(60), Ask::clean()] {
         let mut stage = Stage::with(settings());
         let first = member(&mut stage, "first", &ask.window(3));
@@ -160,7 +160,7 @@ fn a_key_moves_to_a_new_member_when_nothing_of_it_is_under_way() {
 
 /// [MQTT-4.8.2-4]: QoS 2 stays with its holder, and nobody waits for one that is not there.
 #[test]
-fn what_is_newer_does_not_wait_for_a_holder_that_is_away() {
+fn newer_messages_of_a_key_do_not_wait_for_a_holder_that_is_away() {
     let mut stage = Stage::with(settings());
     let holder = member(&mut stage, "holder", &Ask::lasting(60));
     emit(&mut stage, "k", 1..=1, QOS_2);

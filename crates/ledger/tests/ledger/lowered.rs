@@ -28,7 +28,7 @@ fn forty_retained() -> Stage {
 }
 
 #[test]
-fn what_is_retained_stays_when_its_bound_is_lowered() {
+fn retained_messages_stay_when_their_bound_is_lowered() {
     let mut stage = forty_retained();
     let lower = Settings { retained_bytes_max: 10_000, ..Settings::default() };
     restart(&mut stage, &lower);

@@ -377,7 +377,7 @@ fn retained_values_and_cursors() {
 
 /// The log reads its old groups one by one, and knows nothing of a copy that was made for another group.
 #[test]
-fn what_is_begun_again_and_again_has_one_copy() {
+fn a_cursor_that_begins_repeatedly_has_one_copy() {
     let mut stage = Stage::new();
     let client = stage.client("c", &Ask::lasting(60));
     for round in 0..4 {
@@ -424,7 +424,7 @@ fn bring(stage: &mut Stage, client: &Client) {
 
 /// Numbers that were given are not given again as long as something that is recorded speaks of them.
 #[test]
-fn what_is_gone_leaves_no_number_behind() {
+fn a_record_about_a_removed_message_does_not_change_the_recovered_state() {
     let mut stage = Stage::new();
     let client = stage.client("c", &Ask::lasting(60));
     stage.subscribe(&client, "a", at_qos(QOS_1));
@@ -443,7 +443,7 @@ fn what_is_gone_leaves_no_number_behind() {
 /// Live bytes decide when old records are worth copying. A message counts once, whatever the number of its queues,
 /// until the last of them is done with it.
 #[test]
-fn what_is_live_is_known() {
+fn live_bytes_count_each_message_once_until_its_last_queue_is_done() {
     let mut stage = Stage::new();
     let clients: Vec<Client> = (0..10)
         .map(|number| {
@@ -528,7 +528,7 @@ fn frames_of_which_nothing_is_needed_are_followed_by_the_next_at_once() {
 
 /// After a restart without space nothing is done but copying, and nothing is copied before this.
 #[test]
-fn who_was_connected_before_a_restart_is_settled_before_anything_is_copied() {
+fn sessions_connected_before_a_restart_are_recorded_as_left_before_any_copy() {
     let mut stage = Stage::new();
     stage.client("lasting", &Ask::lasting(60));
     let groups: Vec<Group> = stage.sink.groups.iter().map(|(_, group)| group.clone()).collect();

@@ -12,7 +12,7 @@ use crate::stage::{Ask, Client, QOS_1, QOS_2, Stage, at_qos, count, id_of, messa
 
 /// A member that comes back again and again without acknowledging has never more open than its window.
 #[test]
-fn who_never_acknowledges_does_not_get_more_by_coming_back() {
+fn a_member_that_never_acknowledges_gets_no_more_by_reconnecting() {
     let settings = Settings { queue_messages_max: 1_000_000, ..Settings::default() };
     let mut stage = Stage::with(settings);
     let ask = Ask::lasting(60).window(50);
@@ -86,7 +86,7 @@ fn retained_messages_come_at_the_pace_of_the_queue() {
 
 /// [MQTT-3.1.2-24], [MQTT-3.1.2-25]: what was sent on an earlier connection may be too large for this one.
 #[test]
-fn what_is_too_large_is_not_sent_again() {
+fn messages_too_large_for_the_new_connection_are_not_sent_again() {
     let mut stage = Stage::new();
     let client = stage.client("client", &Ask::lasting(60));
     stage.subscribe(&client, "a", at_qos(QOS_2));

@@ -164,7 +164,7 @@ fn an_identifier_is_taken_over_across_shards_with_what_the_old_connection_had() 
 
 /// Every command names its connection; one that has left is not listened to any more.
 #[test]
-fn what_a_connection_says_after_it_has_left_is_ignored() {
+fn commands_from_a_connection_that_has_left_are_ignored() {
     let mut stage = Stage::new();
     let old = stage.client("c", &Ask::lasting(60));
     stage.subscribe(&old, "a", at_qos(QOS_1));

@@ -173,7 +173,7 @@ fn a_message_for_too_many_queues_is_refused() {
 
 /// A peer can repeat these for ever.
 #[test]
-fn what_changes_nothing_is_not_recorded() {
+fn requests_that_change_nothing_are_not_recorded() {
     let mut stage = stage();
     let lasting = stage.client("lasting", &Ask::lasting(60));
     stage.subscribe(&lasting, "a", at_qos(QOS_1));

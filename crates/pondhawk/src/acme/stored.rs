@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_is_read_again() {
+    fn a_stored_certificate_can_be_read_again() {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = std::env::temp_dir().join(format!("pondhawk-acme-{}", std::process::id()));
         let file = directory.join("a/certificate.pem");

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_properties_is_refused() {
+    fn invalid_lists_of_properties_are_refused() {
         for text in [
             "",
             "{}",

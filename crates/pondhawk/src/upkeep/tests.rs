@@ -245,7 +245,7 @@ fn a_copy_that_would_fill_the_disk_is_refused() {
 }
 
 #[test]
-fn what_is_damaged_is_not_copied() {
+fn a_damaged_journal_is_not_copied() {
     let stage = Stage::new("copy-of-damage");
     let mut bytes = fs::read(stage.segment()).expect("a segment");
     bytes[2 * 4096 + 33] ^= 1;
@@ -257,7 +257,7 @@ fn what_is_damaged_is_not_copied() {
 }
 
 #[test]
-fn where_there_is_no_journal_nothing_is_made() {
+fn commands_create_nothing_if_there_is_no_journal() {
     let stage = Stage::new("none");
     let nowhere = stage.root.join("nowhere");
     for failed in

@@ -194,7 +194,7 @@ fn a_refusal_is_told() {
 
 /// [MQTT-3.2.2-11, MQTT-3.2.2-14, MQTT-3.2.2-15]
 #[test]
-fn what_the_server_does_not_offer_is_not_sent() {
+fn packets_that_use_features_the_server_does_not_offer_are_not_sent() {
     let offered = ConnAckProperties {
         maximum_qos: Some(MaximumQos::AtLeastOnce),
         retain_available: Some(false),
@@ -232,7 +232,7 @@ fn what_the_server_does_not_offer_is_not_sent() {
 
 /// [MQTT-3.2.2-11]
 #[test]
-fn what_waited_for_a_server_that_does_not_take_it_fails() {
+fn a_waiting_message_fails_if_the_server_does_not_support_its_qos() {
     let mut world = World::apart(Version::V5, Settings::default());
     world.publish(&outgoing(Qos::ExactlyOnce), "two").expect("it waits");
     world.publish(&outgoing(Qos::AtLeastOnce), "one").expect("it waits");

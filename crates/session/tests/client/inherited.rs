@@ -71,7 +71,7 @@ fn an_identifier_that_was_released_is_used_again() {
 }
 
 #[test]
-fn what_the_server_has_not_answered_is_released_again_on_the_next_connection() {
+fn unanswered_releases_are_sent_again_on_the_next_connection() {
     let mut world = inherited(Version::V5, true, 2);
     world.publish(&outgoing(Qos::ExactlyOnce), "").expect("it waits");
     world.take(pubcomp(1, PubRelReason::Success)).expect("in order");

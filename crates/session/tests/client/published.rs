@@ -97,7 +97,7 @@ fn at_qos_2_a_message_is_under_way_until_pubcomp() {
 }
 
 #[test]
-fn what_becomes_of_a_message_is_said_by_pubrec_and_not_by_pubcomp() {
+fn pubrec_decides_the_outcome_of_a_message_and_pubcomp_does_not() {
     let mut world = World::new(Version::V5);
     world.send(Qos::ExactlyOnce, "tag");
     world.take(PubRec::new(id(1), PubAckReason::NoMatchingSubscribers)).expect("in order");
@@ -124,7 +124,7 @@ fn releases_follow_in_the_order_of_what_has_arrived() {
 
 /// [MQTT-4.4.0-2]
 #[test]
-fn what_the_server_refuses_is_done_with() {
+fn messages_that_the_server_refuses_are_not_sent_again() {
     let mut world = World::new(Version::V5);
     world.send(Qos::AtLeastOnce, "one");
     world.send(Qos::ExactlyOnce, "two");

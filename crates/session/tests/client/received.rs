@@ -157,7 +157,7 @@ fn a_message_that_was_accepted_behind_another_comes_once_though_its_connection_w
 }
 
 #[test]
-fn what_was_accepted_behind_another_is_kept_with_the_session() {
+fn a_message_accepted_behind_another_is_stored_with_the_session() {
     let mut world = by_application(Version::V5);
     let recs = [4, 5].map(|packet_id| receipt(&mut world, Qos::ExactlyOnce, packet_id));
     acknowledge(&mut world, recs[1]);
@@ -221,7 +221,7 @@ fn a_message_is_not_released_before_its_pubrec_has_left() {
 /// Only packets that are sent postpone PINGREQ. A message that arrives is none, and an acknowledgement that waits for an
 /// earlier one is not sent yet. [MQTT-3.1.2-20, 3.1.1 MQTT-3.1.2-23]
 #[test]
-fn what_is_received_and_not_yet_acknowledged_does_not_postpone_the_ping() {
+fn messages_received_and_not_yet_acknowledged_do_not_postpone_the_ping() {
     for version in Version::ALL {
         let mut world = by_application(version);
         world.client.connection_lost();

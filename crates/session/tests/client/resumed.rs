@@ -23,7 +23,7 @@ fn resumed(receive_maximum: u16) -> ConnAck<'static> {
 /// [MQTT-4.4.0-1, MQTT-4.6.0-1, MQTT-3.3.1-1, MQTT-4.3.3-6, 3.1.1 MQTT-4.4.0-1, 3.1.1 MQTT-4.6.0-1,
 /// 3.1.1 MQTT-3.3.1-1, 3.1.1 MQTT-2.3.1-3, 3.1.1 MQTT-4.3.3-1]
 #[test]
-fn what_was_under_way_is_sent_again_in_its_order_and_at_no_other_time() {
+fn messages_in_flight_are_sent_again_in_order_and_only_after_a_reconnect() {
     for version in Version::ALL {
         let mut world = World::new(version);
         for qos in [Qos::ExactlyOnce, Qos::AtLeastOnce, Qos::ExactlyOnce, Qos::ExactlyOnce, Qos::AtLeastOnce]

@@ -118,7 +118,7 @@ fn the_method_stays_the_same() {
 
 /// [MQTT-4.12.0-4]
 #[test]
-fn who_fails_is_not_let_in() {
+fn clients_that_fail_to_authenticate_are_refused() {
     let mut world = begun();
     world.sent();
     world.take(auth(AuthReason::ContinueAuthentication, Some("script"), "you")).expect("the next step");
@@ -174,7 +174,7 @@ fn a_client_may_authenticate_itself_anew_and_goes_on_meanwhile() {
 
 /// [MQTT-4.12.1-2]
 #[test]
-fn who_fails_to_authenticate_itself_anew_is_disconnected() {
+fn clients_that_fail_to_authenticate_again_are_disconnected() {
     let mut world = authenticated();
     world.sent();
     world.take(auth(AuthReason::ReAuthenticate, Some("script"), "me?")).expect("a new exchange");

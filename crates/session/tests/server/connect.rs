@@ -114,7 +114,7 @@ fn a_connect_and_its_will_have_so_many_user_properties_and_no_more() {
 /// MQTT-4.12.0-1, MQTT-4.13.2-1, 3.1.1 MQTT-3.1.3-9, 3.1.1 MQTT-3.2.2-4, 3.1.1 MQTT-3.2.2-5,
 /// 3.1.1 MQTT-3.2.2-6, 3.1.1 MQTT-3.1.4-5]
 #[test]
-fn what_cannot_be_served_is_refused() {
+fn connects_that_cannot_be_served_are_refused() {
     let qos_1 = Settings { qos_max: Qos::AtLeastOnce, ..Settings::default() };
     let no_retain = Settings { retain_available: false, ..Settings::default() };
     let short_ids = Settings { client_id_bytes_max: 1, ..Settings::default() };
@@ -192,7 +192,7 @@ fn a_client_has_an_identifier_or_is_given_one() {
 
 /// [MQTT-3.2.2-9, MQTT-3.2.2-10, MQTT-3.2.2-11, MQTT-3.2.2-14]
 #[test]
-fn what_is_not_offered_is_said_and_ends_the_connection() {
+fn features_not_offered_are_announced_and_end_the_connection_if_used() {
     let settings = Settings {
         qos_max: Qos::AtLeastOnce,
         retain_available: false,
@@ -229,7 +229,7 @@ fn what_is_not_offered_is_said_and_ends_the_connection() {
 }
 
 #[test]
-fn what_is_offered_without_restriction_is_not_mentioned() {
+fn features_offered_without_restriction_are_not_mentioned() {
     let mut world = World::silent(Version::V5, Settings { receive_max: u16::MAX, ..Settings::default() });
     world.take(connect(Version::V5)).expect("a CONNECT");
     world.accept(false, &[]);

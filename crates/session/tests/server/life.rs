@@ -132,7 +132,7 @@ fn disconnect_changes_how_long_a_session_is_kept_unless_it_was_to_end() {
 
 /// [MQTT-4.13.1-1, MQTT-4.13.2-1, 3.1.1 MQTT-4.8.0-1]
 #[test]
-fn what_only_servers_send_ends_the_connection() {
+fn packets_that_only_servers_send_end_the_connection() {
     for version in Version::ALL {
         let mut world = World::new(version);
         assert!(world.take_bytes(b"\xD0\0").is_err());

@@ -65,7 +65,7 @@ fn written(packet: &Packet<'_>, packet_bytes_max: usize) -> Vec<String> {
 /// MQTT-3.7.2-3, MQTT-3.9.2-1, MQTT-3.9.2-2, MQTT-3.11.2-1, MQTT-3.11.2-2, MQTT-3.14.2-3, MQTT-3.14.2-4,
 /// MQTT-3.15.2-2, MQTT-3.15.2-3]
 #[test]
-fn what_only_explains_is_left_out_where_there_is_no_room() {
+fn explanations_are_left_out_if_there_is_no_room() {
     let pair = pair();
     for packet in explained(&pair) {
         let len = packet.encoded_len(Version::V5).expect("MQTT 5 has it");
@@ -81,7 +81,7 @@ fn what_only_explains_is_left_out_where_there_is_no_room() {
 
 /// [MQTT-3.1.2-29]
 #[test]
-fn who_does_not_want_explanations_gets_none() {
+fn clients_that_do_not_want_explanations_get_none() {
     let mut connect = connect(Version::V5);
     connect.properties.request_problem_information = Some(false);
     let mut world = World::connected(&connect, Settings::default());

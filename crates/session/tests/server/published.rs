@@ -120,7 +120,7 @@ fn a_message_that_comes_again_waits_for_the_record_of_the_first() {
 
 /// [MQTT-4.4.0-1, MQTT-4.3.3-10, 3.1.1 MQTT-4.4.0-1]
 #[test]
-fn what_was_received_on_an_earlier_connection_is_not_published_again() {
+fn messages_received_on_an_earlier_connection_are_not_published_again() {
     for version in Version::ALL {
         let mut world = World::silent(version, Settings::default());
         world.take(connect(version)).expect("a CONNECT");
@@ -201,7 +201,7 @@ fn more_messages_than_receive_maximum_end_the_connection() {
 
 /// [MQTT-3.3.4-7]
 #[test]
-fn what_was_begun_on_an_earlier_connection_counts_when_it_comes_again() {
+fn messages_begun_on_an_earlier_connection_count_when_they_are_sent_again() {
     let settings = Settings { receive_max: 1, ..Settings::default() };
     let mut world = World::silent(Version::V5, settings);
     world.take(connect(Version::V5)).expect("a CONNECT");
@@ -244,7 +244,7 @@ fn an_identifier_of_another_exchange_is_in_use() {
 }
 
 #[test]
-fn what_is_refused_at_once_waits_for_its_turn() {
+fn immediate_refusals_wait_for_their_turn() {
     let mut world = World::new(Version::V5);
     world.take(publish(Qos::ExactlyOnce, 1)).expect("a message");
     world.take(publish(Qos::AtLeastOnce, 2)).expect("a message");
@@ -300,7 +300,7 @@ fn answers_that_are_held_back_leave_after_a_second_or_when_they_may() {
 }
 
 #[test]
-fn what_clients_may_not_publish_is_said_by_the_message() {
+fn a_message_reports_why_clients_may_not_publish_it() {
     let checked = Settings { check_payload_format: true, topic_levels_max: 2, ..Settings::default() };
     let text =
         MessageProperties { payload_format: Some(wire::PayloadFormat::Utf8), ..MessageProperties::EMPTY };

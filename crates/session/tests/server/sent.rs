@@ -148,7 +148,7 @@ fn messages_that_have_arrived_are_released_in_that_order() {
 
 /// [MQTT-4.4.0-2]
 #[test]
-fn what_the_client_refuses_is_done_with() {
+fn messages_that_the_client_refuses_are_finished() {
     let mut world = World::new(Version::V5);
     world.session.begin_as(id(1), Qos::AtLeastOnce, false);
     world.session.begin_as(id(2), Qos::ExactlyOnce, false);
@@ -163,7 +163,7 @@ fn what_the_client_refuses_is_done_with() {
 
 /// [MQTT-4.4.0-1, MQTT-3.3.1-1, 3.1.1 MQTT-4.4.0-1, 3.1.1 MQTT-3.3.1-1]
 #[test]
-fn what_was_under_way_is_sent_again_after_a_reconnect() {
+fn messages_in_flight_are_sent_again_after_a_reconnect() {
     for version in Version::ALL {
         let mut world = World::new(version);
         let delivery = world.session.begin_as(id(9), Qos::AtLeastOnce, true);

@@ -46,7 +46,7 @@ fn an_output_over_its_mark_gets_no_more_messages_than_one_connection_may_have_wa
 }
 
 #[test]
-fn what_a_lost_connection_held_is_free_for_others() {
+fn bytes_held_by_a_lost_connection_are_free_for_other_connections() {
     let mut bench = Bench::new(100_000);
     let (lost, other) = (bench.connection(), bench.connection());
     let io = &mut bench.io;
@@ -116,7 +116,7 @@ fn stored_messages_leave_when_all_memory_is_used() {
 }
 
 #[test]
-fn what_many_wait_for_is_held_once() {
+fn a_payload_that_many_connections_wait_for_is_held_once() {
     let mut bench = Bench::with_memory(usize::MAX, 1 << 30);
     let waiting = [(); 3].map(|()| bench.connection());
     let budget = Arc::clone(bench.io.post.board().budget());
@@ -236,7 +236,7 @@ fn a_turn_writes_a_bounded_number_of_direct_outputs_that_are_not_large() {
 }
 
 #[test]
-fn what_waits_for_a_client_that_has_closed_its_direction_leaves_in_parts() {
+fn output_for_a_client_that_has_closed_its_direction_leaves_in_parts() {
     let mut bench = Bench::with_memory(usize::MAX, usize::MAX);
     let id = bench.connection();
     let io = &mut bench.io;

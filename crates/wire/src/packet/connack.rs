@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_version_does_not_write_it_does_not_refuse() {
+    fn properties_that_a_version_does_not_write_are_not_refused() {
         let authentication_data = Binary::new(b"x").ok();
         let properties = ConnAckProperties { authentication_data, ..ConnAckProperties::EMPTY };
         let packet = ConnAck { properties, ..ConnAck::accepted(false) };

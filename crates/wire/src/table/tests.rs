@@ -147,7 +147,7 @@ fn a_packet_cut_after_any_byte_is_whole_or_a_violation() {
 }
 
 #[test]
-fn what_the_first_bytes_show_is_refused_after_them() {
+fn packets_are_refused_at_the_first_byte_that_shows_an_error() {
     let after = |bytes: &[u8], version: Option<Version>| {
         let limits = Limits { max_packet_bytes: MAX_PACKET_BYTES, sender: Some(CLIENT) };
         (0..=bytes.len()).find(|&len| decode(&bytes[..len], version, &limits).is_err())

@@ -91,7 +91,7 @@ fn decode_one(bytes: &[u8], version: Version) -> Packet<'_> {
 
 proptest! {
     #[test]
-    fn what_is_written_in_5_is_read_as_it_was(texts in texts(), choices in choices()) {
+    fn packets_written_in_5_are_read_unchanged(texts in texts(), choices in choices()) {
         for packet in Parts::new(&texts, choices).packets(Version::V5) {
             let mut bytes = Vec::new();
             prop_assert_eq!(packet.encode(Version::V5, &mut bytes), Ok(bytes.len()));
@@ -101,7 +101,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_before_5_is_read_without_what_was_not_there(texts in texts(), choices in choices()) {
+    fn packets_written_before_5_are_read_without_the_fields_of_5(texts in texts(), choices in choices()) {
         for version in [Version::V3_1, Version::V3_1_1] {
             for packet in Parts::new(&texts, choices).packets(version) {
                 let mut bytes = Vec::new();
