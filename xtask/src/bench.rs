@@ -132,7 +132,7 @@ const SECTIONS: &[Section] = &[
     Section {
         name: "idle-tls",
         title: "Idle connections over TLS",
-        text: "Resident memory of the server, with client identifiers of 23 characters.",
+        text: "Memory of the server, with client identifiers of 23 characters. Memory per connection does not include pages of the program's file.",
         arguments: "idle 8000 --over tls",
         in_short: "idle 50 --over tls",
         configuration: Some(TLS),
@@ -150,7 +150,7 @@ const SECTIONS: &[Section] = &[
     Section {
         name: "idle",
         title: "Idle connections",
-        text: "Resident memory of the server, with client identifiers of 23 characters.",
+        text: "Memory of the server, with client identifiers of 23 characters. Memory per connection does not include pages of the program's file.",
         arguments: "idle 8000",
         in_short: "idle 50",
         configuration: None,
@@ -348,9 +348,8 @@ shows the cost of the sockets alone. Unless a table says otherwise, nothing was 
   it does not wait for a subscriber after 20 messages.
 - **The disk** decides about the figures of these sections: the ledger on its journal, the journal alone, the longest commit,
   recovery, and messages for sessions that are away. Mosquitto keeps these messages in memory.
-- **Commands with `--data-dir`** leave a directory `data` in the working directory. Remove it before the next run. Commands
-  without `--data-dir` were measured at commits at which the broker then stored nothing on disk. Today the broker stores in
-  its default directory, unless `--in-memory` is given.
+- **Commands with `--data-dir`** leave a directory `data` in the working directory. Remove it before the next run. Without
+  `--data-dir`, the broker stores in its default directory.
 ";
 
 /// Runs each command with few messages, to check that it works and loses nothing. Writes no page.

@@ -62,7 +62,7 @@ pub(crate) struct Measured {
     pub(crate) server_cpu: Option<Duration>,
     /// The server's largest resident memory since before the first connection, bytes.
     pub(crate) peak_bytes: Option<u64>,
-    /// Resident memory that each connection added to the server before the load began, bytes.
+    /// Resident memory, without pages of files, that each connection added to the server before the load began, bytes.
     pub(crate) connection_bytes: Option<f64>,
     /// The share of the time in which the generator's busiest thread ran or waited for a processor.
     pub(crate) generator_busy: f64,
@@ -71,8 +71,8 @@ pub(crate) struct Measured {
 /// Figures of the server's process.
 #[derive(Debug)]
 struct Observed {
-    /// Resident memory when all clients were set up.
-    resident_bytes: Option<u64>,
+    /// Resident memory, without pages of files, when all clients were set up.
+    anonymous_bytes: Option<u64>,
     cpu: Option<Duration>,
     peak_bytes: Option<u64>,
     elapsed: Duration,
@@ -111,7 +111,7 @@ impl Generator {
         if let Some(process) = target.process {
             process.reset_peak();
         }
-        let resident_before = target.process.and_then(Process::resident_bytes);
+        let anonymous_before = target.process.and_then(Process::anonymous_bytes);
         let look = |arrived| look(arrived, expected);
         let (shares, observed) = thread::scope(|scope| {
             let spawn = |(worker, part)| scope.spawn(move || self.work(part, worker, target, crew));
@@ -128,8 +128,9 @@ impl Generator {
         let mut outcome = Outcome::default();
         let generator_busy = shares.iter().flatten().map(|share| share.busy).fold(0.0, f64::max);
         shares.into_iter().flatten().for_each(|share| outcome.add(share.outcome));
-        let added =
-            resident_before.zip(observed.resident_bytes).map(|(before, after)| after as f64 - before as f64);
+        let added = anonymous_before
+            .zip(observed.anonymous_bytes)
+            .map(|(before, after)| after as f64 - before as f64);
         Ok(Measured {
             outcome,
             elapsed: observed.elapsed,
@@ -198,7 +199,7 @@ fn observe(
     if !crew.await_all(LOOK_INTERVAL, || look(0))? {
         return Ok(None);
     }
-    let resident_bytes = process.and_then(|process| resident_bytes(process, settles));
+    let anonymous_bytes = process.and_then(|process| anonymous_bytes(process, settles));
     let cpu_before = process.and_then(Process::cpu_time);
     crew.start();
     crew.open();
@@ -208,7 +209,7 @@ fn observe(
     let cpu_after = process.and_then(Process::cpu_time);
     let cpu = cpu_before.zip(cpu_after).map(|(before, after)| after.saturating_sub(before));
     let peak_bytes = process.and_then(Process::peak_bytes);
-    let observed = Observed { resident_bytes, cpu, peak_bytes, elapsed: crew.elapsed() };
+    let observed = Observed { anonymous_bytes, cpu, peak_bytes, elapsed: crew.elapsed() };
     crew.start();
     crew.open();
     if !crew.await_all(LOOK_INTERVAL, || look(crew.arrived()))? {
@@ -218,15 +219,15 @@ fn observe(
     Ok(Some(observed))
 }
 
-/// Resident memory; if it `settles`, once two looks in a row see the same.
-fn resident_bytes(process: Process, settles: bool) -> Option<u64> {
-    let mut resident = process.resident_bytes();
+/// Resident memory without pages of files; if it `settles`, once two looks in a row see the same.
+fn anonymous_bytes(process: Process, settles: bool) -> Option<u64> {
+    let mut now = process.anonymous_bytes();
     for _ in 0..if settles { LOOKS_MAX } else { 0 } {
         thread::sleep(LOOK_INTERVAL);
-        let earlier = std::mem::replace(&mut resident, process.resident_bytes());
-        if resident == earlier {
+        let earlier = std::mem::replace(&mut now, process.anonymous_bytes());
+        if now == earlier {
             break;
         }
     }
-    resident
+    now
 }

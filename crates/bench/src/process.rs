@@ -75,6 +75,12 @@ impl Process {
         self.file("smaps_rollup", "Rss:").or_else(|| self.file("status", "VmRSS:"))
     }
 
+    /// Resident memory without pages of files, in bytes. Pages of the program's file become resident when they are used for
+    /// the first time, and then count as memory of whatever was measured at that moment.
+    pub(crate) fn anonymous_bytes(self) -> Option<u64> {
+        self.file("smaps_rollup", "Anonymous:").or_else(|| self.file("status", "RssAnon:"))
+    }
+
     /// Largest resident memory since the process started or [`Self::reset_peak`], bytes.
     pub(crate) fn peak_bytes(self) -> Option<u64> {
         self.file("status", "VmHWM:")
@@ -164,7 +170,8 @@ mod tests {
         let found = Process::listening_on(listener.local_addr().unwrap());
         assert_eq!(found, Some(Process::from(nix::unistd::getpid())));
         let process = found.unwrap();
-        assert!(process.resident_bytes().unwrap() > 0);
+        let anonymous = process.anonymous_bytes().unwrap();
+        assert!(anonymous > 0 && process.resident_bytes().unwrap() > anonymous);
         assert!(process.peak_bytes().unwrap() > 0);
         assert!(process.cpu_time().is_some());
     }
