@@ -169,7 +169,7 @@ impl Judge {
         self.note_recorded(connection, &seen);
         let Some(link) = self.links.get(&connection) else { return };
         let is_after_end = link.end_step.is_some() && seen.kind != Kind::End;
-        let is_ignored = link.is_ignored;
+        let (is_ignored, is_silent) = (link.is_ignored, link.is_silent());
         let Some((Keys { all, subject }, mut noted, need)) = self.noted(Side::Recording, connection, seen)
         else {
             return;
@@ -195,6 +195,7 @@ impl Judge {
             noted.is_optional = is_ignored;
             is_awaited = !is_ignored && !self.past.is_sent_again(message);
         }
+        is_awaited &= !is_silent;
         match self.received.take_equal(all) {
             Some(received) => self.matched(all, &noted, &received),
             None if is_awaited => drop(self.expected.add(all, subject, noted)),
@@ -257,9 +258,13 @@ impl Judge {
             },
             Kind::End => {
                 link.has_server_ended = true;
-                match (link.end_step, session) {
-                    (Some(sent), Some(session)) => session.changes.answer(sent, step),
-                    _ => self.end_session(connection),
+                let sent = link.end_step;
+                if sent.is_none() {
+                    self.end_session(connection);
+                }
+                // If the server ends a connection by itself, nothing was requested. The session has changed when the end arrives.
+                if let Some(number) = self.links.get(&connection).and_then(|link| link.session) {
+                    self.sessions[number as usize].changes.answer(sent.unwrap_or(step), step);
                 }
             }
             _ => {}
@@ -275,6 +280,7 @@ impl Judge {
         if link.is_ignored {
             return;
         }
+        link.failures = 0;
         if let (Kind::ConnAck { session_present, is_accepted: true, .. }, Some(number)) =
             (&seen.kind, link.session)
         {

@@ -17,7 +17,7 @@ use super::past::Moment;
 use super::pcap::PcapError;
 use super::report::{DifferenceKind, Report};
 use super::script::{Act, Posted, Said, Script, Step};
-use super::wires::{ARRIVALS_WAITING_MAX, Arrival, Wire};
+use super::wires::{ARRIVALS_WAITING_MAX, Arrival, Ping, Wire};
 
 /// The bytes of PINGREQ.
 const PING: [u8; 2] = [0xc0, 0];
@@ -245,7 +245,7 @@ impl Player {
                 Some(now) => set_packet_id(&mut bytes, now),
                 None => is_sent = false,
             },
-            Said::Ping => wire.pings.push_back(false),
+            Said::Ping => wire.pings.push_back(Ping::Recorded),
             Said::Disconnect => wire.may_ping = false,
             _ => {}
         }
@@ -337,7 +337,7 @@ impl Player {
         for (_, wire) in wires.filter(|(_, wire)| wire.is_unproved && wire.may_ping) {
             let Some(to_server) = &wire.to_server else { continue };
             if to_server.try_send(PING.to_vec()).is_ok() {
-                wire.pings.push_back(true);
+                wire.pings.push_back(Ping::Own);
                 wire.is_unproved = false;
                 self.own_pings += 1;
             }
@@ -346,7 +346,11 @@ impl Player {
         while self.own_pings > 0 {
             match timeout_at(deadline, self.arrivals.recv()).await {
                 Ok(Some(arrival)) => self.arrive(arrival),
-                _ => return self.patience.fail(),
+                _ => {
+                    let given_up: usize = self.wires.values_mut().map(Wire::give_up_pings).sum();
+                    self.own_pings -= given_up.min(self.own_pings);
+                    return self.patience.fail();
+                }
             }
         }
     }
@@ -379,7 +383,7 @@ impl Player {
     fn read(&mut self, Arrival { connection, bytes }: Arrival) {
         let Some(wire) = self.wires.get_mut(&connection) else { return };
         let Some(bytes) = bytes else {
-            self.own_pings -= wire.pings.drain(..).filter(|is_own| *is_own).count().min(self.own_pings);
+            self.own_pings -= wire.give_up_pings().min(self.own_pings);
             (wire.to_server, wire.may_ping) = (None, false);
             self.judge.receive(connection, Seen::end());
             return;
@@ -388,10 +392,14 @@ impl Player {
         let read = wire.reading.take(&bytes, wire.version, |packet| seen.push(packet));
         for packet in seen {
             match &packet.kind {
-                Kind::Pong if wire.pings.pop_front() == Some(true) => {
-                    self.own_pings = self.own_pings.saturating_sub(1);
-                    continue;
-                }
+                Kind::Pong => match wire.pings.pop_front() {
+                    Some(Ping::Own) => {
+                        self.own_pings = self.own_pings.saturating_sub(1);
+                        continue;
+                    }
+                    Some(Ping::GivenUp) => continue,
+                    Some(Ping::Recorded) | None => {}
+                },
                 Kind::ConnAck { is_accepted, topic_alias_max, .. } => {
                     (wire.may_ping, wire.topic_alias_max) = (*is_accepted, *topic_alias_max);
                 }

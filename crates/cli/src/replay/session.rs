@@ -132,12 +132,22 @@ pub(crate) struct Link {
     pub(crate) is_over: bool,
     /// The end was reported as a difference, or the connection cannot be compared.
     pub(crate) is_ignored: bool,
+    /// How often packets of this connection did not arrive in time, since the last one that arrived.
+    pub(crate) failures: u32,
     /// Limits and features of the recorded server.
     pub(crate) offers: Option<String>,
     pub(crate) assigned_client_id: Option<String>,
 }
 
+/// Number of failures after which a connection is silent.
+const FAILURES_MAX: u32 = 2;
+
 impl Link {
+    /// The server sends nothing on this connection any more: the other connections do not wait for its packets.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.failures >= FAILURES_MAX
+    }
+
     /// The client has ended the connection, or the recording ends here. Answers may then be absent.
     pub(crate) fn is_ending(&self) -> bool {
         self.end_step.is_some() || self.has_server_ended

@@ -26,6 +26,16 @@ pub(super) struct Arrival {
     pub(super) bytes: Option<Vec<u8>>,
 }
 
+/// The origin of a PINGREQ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ping {
+    Recorded,
+    /// The player waits for the answer.
+    Own,
+    /// The answer did not come in time. It is not compared if it comes later.
+    GivenUp,
+}
+
 /// A connection of the replay.
 #[derive(Debug)]
 pub(super) struct Wire {
@@ -33,8 +43,8 @@ pub(super) struct Wire {
     pub(super) to_server: Option<mpsc::Sender<Vec<u8>>>,
     pub(super) version: Version,
     pub(super) reading: ServerReading,
-    /// For each PINGREQ without an answer: whether it is one of the player's own.
-    pub(super) pings: VecDeque<bool>,
+    /// The PINGREQ packets without an answer, the oldest first.
+    pub(super) pings: VecDeque<Ping>,
     /// A message of QoS 0 was sent, and no later answer shows that the server has read it.
     pub(super) is_unproved: bool,
     /// The server has accepted the client, which sends whole packets. The player may then send PINGREQ.
@@ -44,6 +54,14 @@ pub(super) struct Wire {
 }
 
 impl Wire {
+    /// Stops waiting for the answers to the player's own PINGREQ packets, and sends no further ones. Returns their number.
+    pub(super) fn give_up_pings(&mut self) -> usize {
+        let own = self.pings.iter_mut().filter(|ping| **ping == Ping::Own);
+        let count = own.map(|ping| *ping = Ping::GivenUp).count();
+        self.may_ping &= count == 0;
+        count
+    }
+
     /// Connects, and starts the tasks.
     pub(super) async fn open(
         connection: u64,

@@ -1,5 +1,6 @@
 //! Small recordings of sessions whose connections end within exchanges of QoS 1 and 2.
 
+mod end;
 mod from_client;
 mod from_server;
 mod model;
@@ -29,9 +30,13 @@ fn seen(bytes: &[u8]) -> Seen {
 }
 
 fn connect(judge: &mut Judge, connection: u64, client_id: &str, version: Version) {
+    connect_for(judge, connection, client_id, version, true);
+}
+
+fn connect_for(judge: &mut Judge, connection: u64, client_id: &str, version: Version, is_lasting: bool) {
     judge.open(connection);
     let client_id = client_id.to_owned();
-    let greeting = Greeting { version, client_id, is_lasting: true, will: None };
+    let greeting = Greeting { version, client_id, is_lasting, will: None };
     judge.said(connection, &Said::Connect(Box::new(greeting)));
 }
 

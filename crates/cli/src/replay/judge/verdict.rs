@@ -1,5 +1,6 @@
 //! Decides about the packets that have no counterpart.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use wire::PacketType;
@@ -74,8 +75,12 @@ impl Judge {
 
     /// Gives up waiting for packets that have not arrived in time.
     pub(crate) fn give_up(&mut self) {
+        let mut late = HashSet::new();
         while let Some((all, subject, mut noted)) = self.expected.take_oldest() {
-            noted.is_optional |= self.links.get(&noted.connection).is_some_and(|link| link.is_ignored);
+            if let Some(link) = self.links.get_mut(&noted.connection) {
+                noted.is_optional |= link.is_ignored;
+                link.failures += u32::from(late.insert(noted.connection));
+            }
             // The hashes stay the same, and so a late packet is still found.
             self.overdue.add(all, subject, noted);
         }
