@@ -18,6 +18,9 @@ const LOOKS_FREE: u32 = 100;
 const LOOKS_REGAIN_MS: u64 = 200;
 const ADDRESS_LOOKS_FREE: u32 = 1_000;
 const ADDRESS_LOOKS_REGAIN_MS: u64 = 10;
+/// All origins of a network of IPv6 together have this many times the numbers above, and get them back this many times as fast:
+/// for each user, and for all users. A site has 65,536 origins.
+const NETWORK_TIMES: u32 = 10;
 /// Time after a wrong password in which the passwords of its address wait for those of other addresses, in milliseconds.
 /// A thousand attackers cost a thousand slow checks in this time, and not a thousand each second.
 const SUSPECT_MS: u64 = 300_000;
@@ -42,9 +45,16 @@ impl Origin {
     /// Other origins stand for themselves.
     #[must_use]
     pub fn network(self) -> Self {
+        if self.is_alone() { self } else { Self(self.0 & !0xffff) }
+    }
+}
+
+impl Origin {
+    /// Whether the origin is its own network: an address of IPv4, or a user of this machine.
+    fn is_alone(self) -> bool {
         let is_ipv4 = self.0 >> 32 == 0;
         let is_process = self.0 >> 56 == 0xff;
-        if is_ipv4 || is_process { self } else { Self(self.0 & !0xffff) }
+        is_ipv4 || is_process
     }
 }
 
@@ -67,7 +77,7 @@ impl From<IpAddr> for Origin {
 
 /// Wrong passwords of late. Each user has 30 of them from an address, and gets one back each second. All users of an address
 /// have 300, and get ten back each second. With none left, the broker refuses a password without a check, unless it was right
-/// before. It compares 100 passwords of an address for each user with those, and five more each second; for all users, 1,000
+/// before. All origins of a network of IPv6 (48 bits) have ten times these numbers together. It compares 100 passwords of an address for each user with those, and five more each second; for all users, 1,000
 /// and 100 more each second. Passwords that were right before do not count. With no comparison left, it refuses all passwords
 /// of a suspect address, and compares none of another address, so that nobody guesses faster what others have logged in with.
 ///
@@ -79,6 +89,11 @@ pub struct Attempts {
     by_user: Table<(Origin, u64)>,
     looks_by_origin: Table<Origin>,
     looks_by_user: Table<(Origin, u64)>,
+    /// The same four for networks that have several origins.
+    by_network: Table<Origin>,
+    by_network_user: Table<(Origin, u64)>,
+    looks_by_network: Table<Origin>,
+    looks_by_network_user: Table<(Origin, u64)>,
 }
 
 impl Default for Attempts {
@@ -88,6 +103,10 @@ impl Default for Attempts {
             by_user: Table::new(FREE, REGAIN_MS, 0),
             looks_by_origin: Table::new(ADDRESS_LOOKS_FREE, ADDRESS_LOOKS_REGAIN_MS, 0),
             looks_by_user: Table::new(LOOKS_FREE, LOOKS_REGAIN_MS, 0),
+            by_network: Table::of_network(ADDRESS_FREE, ADDRESS_REGAIN_MS),
+            by_network_user: Table::of_network(FREE, REGAIN_MS),
+            looks_by_network: Table::of_network(ADDRESS_LOOKS_FREE, ADDRESS_LOOKS_REGAIN_MS),
+            looks_by_network_user: Table::of_network(LOOKS_FREE, LOOKS_REGAIN_MS),
         }
     }
 }
@@ -96,20 +115,34 @@ impl Attempts {
     /// Whether a password from this address for this user is checked. The user is a [number](crate::Check::number).
     #[must_use]
     pub fn may_try(&self, origin: Origin, user: u64, now_ms: u64) -> bool {
-        self.by_origin.has_left(&origin, now_ms) && self.by_user.has_left(&(origin, user), now_ms)
+        let of_network = network_of(origin).is_none_or(|network| {
+            self.by_network.has_left(&network, now_ms)
+                && self.by_network_user.has_left(&(network, user), now_ms)
+        });
+        of_network
+            && self.by_origin.has_left(&origin, now_ms)
+            && self.by_user.has_left(&(origin, user), now_ms)
     }
 
     /// Whether a password from this address for this user is compared with those that were right before. Otherwise the password
     /// is one that nobody knows.
     #[must_use]
     pub fn may_look(&self, origin: Origin, user: u64, now_ms: u64) -> bool {
-        self.looks_by_origin.has_left(&origin, now_ms) && self.looks_by_user.has_left(&(origin, user), now_ms)
+        let of_network = network_of(origin).is_none_or(|network| {
+            self.looks_by_network.has_left(&network, now_ms)
+                && self.looks_by_network_user.has_left(&(network, user), now_ms)
+        });
+        of_network
+            && self.looks_by_origin.has_left(&origin, now_ms)
+            && self.looks_by_user.has_left(&(origin, user), now_ms)
     }
 
     /// Whether a password from this address for this user is refused, although it may have been right before.
     #[must_use]
     pub fn are_spent(&self, origin: Origin, user: u64, now_ms: u64) -> bool {
-        !self.may_look(origin, user, now_ms) && self.is_suspect(origin, now_ms)
+        let is_network_suspect =
+            || network_of(origin).is_some_and(|network| self.by_network.is_kept(&network, now_ms));
+        !self.may_look(origin, user, now_ms) && (self.is_suspect(origin, now_ms) || is_network_suspect())
     }
 
     /// Notes a password that was compared with those that were right before, and is none of them. It counts whether it is then
@@ -117,6 +150,10 @@ impl Attempts {
     pub fn was_unknown(&mut self, origin: Origin, user: u64, now_ms: u64) {
         self.looks_by_origin.add(origin, now_ms);
         self.looks_by_user.add((origin, user), now_ms);
+        if let Some(network) = network_of(origin) {
+            self.looks_by_network.add(network, now_ms);
+            self.looks_by_network_user.add((network, user), now_ms);
+        }
     }
 
     /// Whether a wrong password has come from this address in the last five minutes. The passwords of other addresses are
@@ -130,6 +167,10 @@ impl Attempts {
     pub fn was_wrong(&mut self, origin: Origin, user: u64, now_ms: u64) {
         self.by_origin.add(origin, now_ms);
         self.by_user.add((origin, user), now_ms);
+        if let Some(network) = network_of(origin) {
+            self.by_network.add(network, now_ms);
+            self.by_network_user.add((network, user), now_ms);
+        }
     }
 
     /// Number of addresses with an entry.
@@ -143,6 +184,11 @@ impl Attempts {
     pub fn is_empty(&self) -> bool {
         self.by_origin.entries.is_empty()
     }
+}
+
+/// The network of an origin that may have others beside it.
+fn network_of(origin: Origin) -> Option<Origin> {
+    (!origin.is_alone()).then(|| origin.network())
 }
 
 /// Counts that fall with time.
@@ -160,13 +206,18 @@ struct Table<Key> {
 #[derive(Debug, Clone, Copy)]
 struct Wrong {
     count: u32,
-    /// Time of the last change, on the monotonic clock.
+    /// Time of the last change on the monotonic clock, or when the last whole one came back before that.
     at_ms: u64,
 }
 
 impl<Key: Copy + Eq + Hash> Table<Key> {
     fn new(free: u32, regain_ms: u64, kept_ms: u64) -> Self {
         Self { entries: HashMap::new(), order: VecDeque::new(), free, regain_ms, kept_ms }
+    }
+
+    /// The table for networks, beside one with these numbers for origins.
+    fn of_network(free: u32, regain_ms: u64) -> Self {
+        Self::new(free * NETWORK_TIMES, regain_ms / u64::from(NETWORK_TIMES), 0)
     }
 
     fn count(&self, key: &Key, now_ms: u64) -> u32 {
@@ -188,8 +239,12 @@ impl<Key: Copy + Eq + Hash> Table<Key> {
     }
 
     fn add(&mut self, key: Key, now_ms: u64) {
-        let count = self.count(&key, now_ms).saturating_add(1);
-        if self.entries.insert(key, Wrong { count, at_ms: now_ms }).is_none() {
+        let count = self.count(&key, now_ms);
+        // The time since the last whole one came back stays: two in quick succession must not cost it.
+        let fraction_ms = self.entries.get(&key).filter(|_| count > 0);
+        let fraction_ms = fraction_ms.map_or(0, |wrong| now_ms.saturating_sub(wrong.at_ms) % self.regain_ms);
+        let wrong = Wrong { count: count.saturating_add(1), at_ms: now_ms - fraction_ms };
+        if self.entries.insert(key, wrong).is_none() {
             self.order.push_back(key);
         }
         self.forget_old(now_ms);
@@ -271,6 +326,57 @@ mod tests {
             attempts.was_unknown(bad, user, 0);
         }
         assert!(attempts.are_spent(bad, 5_000, 0), "all users of the address have looked too often");
+    }
+
+    /// A site of IPv6 has 65,536 networks of 64 bits.
+    #[test]
+    fn the_origins_of_a_site_share_ten_times_the_wrong_passwords_and_looks() {
+        let of_site = |number: u32| Origin(0x2001_0db8_0001_0000 | u64::from(number));
+        let (mut wrong, mut looks, mut attempts) = (0, 0, Attempts::default());
+        for number in 0..20_000 {
+            let origin = of_site(number);
+            if attempts.may_try(origin, 1, 0) {
+                attempts.was_wrong(origin, 1, 0);
+                wrong += 1;
+            }
+            if attempts.may_look(origin, 1, 0) {
+                attempts.was_unknown(origin, 1, 0);
+                looks += 1;
+            }
+        }
+        assert_eq!((wrong, looks), (NETWORK_TIMES * FREE, NETWORK_TIMES * LOOKS_FREE));
+        let fresh = of_site(30_000);
+        assert!(attempts.are_spent(fresh, 1, 0), "an origin that has done nothing yet");
+        assert!(attempts.may_try(fresh, 1, REGAIN_MS) && attempts.may_look(fresh, 1, REGAIN_MS));
+        assert!(attempts.may_try(fresh, 2, 0), "another user");
+        assert!(
+            attempts.may_try(origin("2001:db8:2::1"), 1, 0) && attempts.may_try(origin("192.0.2.1"), 1, 0)
+        );
+        for number in 0..10_000_u32 {
+            let (origin, user) = (of_site(number), u64::from(number));
+            if attempts.may_try(origin, user, 0) {
+                attempts.was_wrong(origin, user, 0);
+                wrong += 1;
+            }
+        }
+        assert_eq!(wrong, NETWORK_TIMES * ADDRESS_FREE, "all users together");
+    }
+
+    #[test]
+    fn two_wrong_passwords_in_quick_succession_do_not_cost_the_time_that_has_passed() {
+        let (bad, mut attempts) = (origin("192.0.2.1"), Attempts::default());
+        (0..FREE).for_each(|_| attempts.was_wrong(bad, 1, 0));
+        let mut checked = 0;
+        for round in 1..=10 {
+            for _ in 0..2 {
+                let now_ms = round * 1_900;
+                if attempts.may_try(bad, 1, now_ms) {
+                    attempts.was_wrong(bad, 1, now_ms);
+                    checked += 1;
+                }
+            }
+        }
+        assert_eq!(checked, 19, "one in each second");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The schemes of all users, and the work that makes a wrong password cost the same for everybody.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::{Mechanism, PasswordHash, Scheme, Secret};
 
@@ -57,21 +58,24 @@ impl Schemes {
         rest
     }
 
-    /// A kind of hash that users have and an exchange needs, for a name that is no user's. Each kind is as frequent among such
-    /// names as among users.
+    /// A kind of hash that users have and an exchange needs, for a name that is no user's. Each kind is about as frequent among
+    /// such names as among users.
+    ///
+    /// Each kind draws a number for the name, and the largest share of its draw wins. A kind with more users than before thus
+    /// takes names over, and all other names keep theirs: a name that changed with each new user would be known as no user's.
+    /// The shares are powers of two, so that few new users change one.
     pub(crate) fn decoy(&self, mechanism: Mechanism, name: &str, secret: &Secret) -> Option<Kind> {
-        let serving = || self.users.iter().filter(|(kind, _)| mechanism.rounds(kind.scheme).is_some());
-        let all = serving().map(|(_, users)| *users as u64).sum::<u64>().max(1);
-        let mut place = mechanism.number(secret, name) % all;
-        let mut serving = serving();
-        let found = serving.find(|(_, users)| match place.checked_sub(**users as u64) {
-            Some(rest) => {
-                place = rest;
-                false
-            }
-            None => true,
-        });
-        found.map(|(kind, _)| *kind)
+        let number = mechanism.number(secret, name);
+        let serving = self.users.iter().filter(|(kind, _)| mechanism.rounds(kind.scheme).is_some());
+        let draw = |kind: &Kind, users: usize| {
+            let mut hasher = DefaultHasher::new();
+            (number, format!("{kind:?}")).hash(&mut hasher);
+            // Weighted rendezvous hashing: the draw is between 0 and 1, and not 0.
+            let drawn = (hasher.finish() >> 11) as f64 / (1_u64 << 53) as f64 + f64::EPSILON;
+            users.next_power_of_two() as f64 / -drawn.min(1.0 - f64::EPSILON).ln()
+        };
+        let drawn = serving.map(|(kind, users)| (draw(kind, *users), *kind));
+        drawn.max_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, kind)| kind)
     }
 }
 

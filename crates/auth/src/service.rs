@@ -102,14 +102,17 @@ pub struct ServiceCheck {
     user: Box<str>,
     password: Box<[u8]>,
     client_id: Box<str>,
+    /// Stands for the user name.
+    number: u64,
 }
 
 impl ServiceCheck {
     /// A check that asks these servers in this order.
     pub(crate) fn new(sources: &Arc<[UserSource]>, question: Question<'_>) -> Self {
         let Question { user, password, client_id } = question;
+        let number = number(user);
         let (user, password, client_id) = (user.into(), password.into(), client_id.into());
-        Self { sources: Arc::clone(sources), user, password, client_id }
+        Self { sources: Arc::clone(sources), user, password, client_id, number }
     }
 
     /// Asks the servers one after the other, at a time in seconds since 1970. Waits for each of them.
@@ -151,7 +154,7 @@ impl ServiceCheck {
     /// them for one name, and each spelling would have guesses of its own.
     #[must_use]
     pub fn number(&self) -> u64 {
-        crate::users::number(&self.user.to_lowercase())
+        self.number
     }
 
     /// Memory of the check, in bytes.
@@ -171,6 +174,20 @@ impl ServiceCheck {
             self.client_id.as_bytes().into(),
         ]
     }
+}
+
+/// The number of a user name, without regard to letter cases. Each letter is looked at alone: `str::to_lowercase` looks at the
+/// letters around a sigma, and takes milliseconds for a long name of them.
+fn number(user: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for letter in user.chars().flat_map(char::to_lowercase) {
+        match letter {
+            'ς' => 'σ'.hash(&mut hasher),
+            'ß' => ['s', 's'].into_iter().for_each(|letter| letter.hash(&mut hasher)),
+            letter => letter.hash(&mut hasher),
+        }
+    }
+    hasher.finish()
 }
 
 /// The password stays out of logs.
@@ -238,6 +255,15 @@ mod tests {
         {
             assert_eq!(run(none), Checked::Not(Unchecked::Unreachable), "{none:?}");
         }
+    }
+
+    #[test]
+    fn spellings_with_other_letter_cases_have_one_number() {
+        for same in [["Frog", "fROG"], ["ΣΟΦΟΣ", "σοφος"], ["σοφοσ", "σοφος"], ["STRASSE", "straße"]]
+        {
+            assert_eq!(number(same[0]), number(same[1]), "{same:?}");
+        }
+        assert_ne!(number("frog"), number("frogs"));
     }
 
     #[test]

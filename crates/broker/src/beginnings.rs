@@ -19,6 +19,8 @@ const SHORT_BEGINNING_BYTES: usize = 16 * 1_024;
 /// The part of all memory that the beginnings of one shard may take while the beginnings of all shards take too much: the
 /// connections that fill the memory may all belong to other shards.
 const PART_OF_A_SHARD: usize = 64;
+/// The part of all memory that the bytes behind CONNECT packets may take in one shard, while the passwords are checked.
+const PART_BEHIND_LOGINS: usize = 64;
 /// Maximum number of beginnings that are looked at for one that grows. A read is 64 KiB, and a beginning in the list
 /// has more than 1 KiB: this number of beginnings makes room for it.
 const DISPLACED_AT_A_TIME: usize = 128;
@@ -110,13 +112,20 @@ impl Shard {
     ) -> bool {
         let Some(client) = self.clients.get_mut(id) else { return true };
         client.session.note_partial(unconsumed);
-        if client.waits() || unconsumed <= BEGINNING_BYTES_ALLOWED {
+        let waits = client.waits();
+        if waits && unconsumed > BEGINNING_BYTES_ALLOWED && self.is_logging_in(id) {
+            return self.note_behind_login(id, unconsumed, to);
+        }
+        let Some(client) = self.clients.get_mut(id) else { return true };
+        if waits || unconsumed <= BEGINNING_BYTES_ALLOWED {
             if std::mem::take(&mut client.has_beginning) {
-                self.beginnings.forget(id);
+                self.forget_beginning(id);
             }
             return true;
         }
-        client.has_beginning = true;
+        if std::mem::replace(&mut client.has_beginning, true) {
+            self.behind_logins.forget(id);
+        }
         let grown = self.beginnings.note(id, unconsumed, is_new);
         let others = self.beginnings.bytes() - unconsumed;
         let budget = self.tally.budget();
@@ -129,6 +138,38 @@ impl Shard {
             && self.beginnings.bytes() > budget.limit_bytes() / PART_OF_A_SHARD
         {
             self.displace(id, grown, to);
+        }
+        true
+    }
+
+    /// A connection forgets the bytes that it holds.
+    pub(crate) fn forget_beginning(&mut self, id: ConnectionId) {
+        self.beginnings.forget(id);
+        self.behind_logins.forget(id);
+    }
+
+    /// Notes bytes behind a CONNECT whose password is being checked. A service that does not answer keeps the bytes of all
+    /// clients that wait for it: the clients that have waited longest make room. Returns whether the connection is still there.
+    fn note_behind_login(
+        &mut self,
+        id: ConnectionId,
+        bytes: usize,
+        to: &mut Outside<'_, impl Effects>,
+    ) -> bool {
+        let Some(client) = self.clients.get_mut(id) else { return true };
+        client.has_beginning = true;
+        self.beginnings.forget(id);
+        self.behind_logins.note(id, bytes, true);
+        let bytes_max = self.tally.budget().limit_bytes() / PART_BEHIND_LOGINS;
+        while self.behind_logins.bytes() > bytes_max
+            && let Some((oldest, _)) = self.behind_logins.oldest()
+        {
+            self.behind_logins.forget(oldest);
+            let why = "the password of the client is still being checked, and others need the memory for the bytes behind it";
+            self.end_for_memory(oldest, why, to);
+            if oldest == id {
+                return false;
+            }
         }
         true
     }

@@ -71,7 +71,8 @@ counters! {
     publish_received: "publish/messages/received",
     /// PUBLISH packets sent.
     publish_sent: "publish/messages/sent",
-    /// PUBLISH packets not delivered to one of their receivers, whatever the reason.
+    /// PUBLISH packets not delivered to one of their receivers, whatever the reason, but for those that a queue of the ledger
+    /// drops.
     publish_dropped: "publish/messages/dropped",
     /// Payload bytes read.
     publish_bytes_received: "publish/bytes/received",
@@ -100,9 +101,9 @@ counters! {
     discarded_session: "discarded/session",
     /// Dropped because the subscriber is not connected.
     dropped_absent: "dropped/absent",
-    /// Dropped because as much waits for the client as may.
+    /// Dropped because as much waits behind the window of the client as may, and its session ends with its connection.
     dropped_queue_full: "dropped/queue_full",
-    /// Dropped because the subscriber makes no progress.
+    /// Dropped because the subscriber is slow: it makes too little progress, or none.
     dropped_slow: "dropped/slow",
     /// Dropped because all connections together, or the subscriber alone, hold as many bytes as they may.
     dropped_budget: "dropped/budget",
@@ -238,7 +239,7 @@ counters! {
     paused_publishers: "paused/publishers",
     /// How often a client was not read for a while, because its roles limit its messages in each second.
     paced_publish: "paused/pace",
-    /// How often a subscriber was found to make no progress.
+    /// How often a subscriber was found to be slow: to make too little progress, or none.
     slow_subscribers: "slow/subscribers",
     /// How often accepting paused because the process was out of descriptors.
     accept_pauses: "accept/pauses",

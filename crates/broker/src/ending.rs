@@ -128,7 +128,7 @@ impl Shard {
     /// Frees the memory of a connection, except that of its filters.
     fn forget_memory(&mut self, id: ConnectionId, client: &Client) {
         if client.has_beginning {
-            self.beginnings.forget(id);
+            self.forget_beginning(id);
         }
         let route_bytes = client.route.as_ref().map_or(0, |route| route.size_bytes());
         self.tally.sub(Purpose::Connections, CONNECTION_BYTES);

@@ -97,6 +97,8 @@ pub(crate) struct Verifying {
 const LOGINS_PART: usize = 16;
 /// Bytes of will and password up to which a CONNECT is not counted against that. The number of passwords that wait is bounded.
 const SMALL_LOGIN_BYTES: usize = 1_024;
+/// Maximum number of exchanges that give way to one login. Each has more than 1 KiB, and a login at most 128 KiB.
+const DISPLACED_AT_A_TIME: usize = 128;
 /// Memory of a client's own mount point, beside the prefix.
 const MOUNT_BYTES: usize = 96;
 /// Clients that a turn looks at after users have changed.
@@ -183,7 +185,7 @@ impl Shard {
         to: &mut Outside<'_, impl Effects>,
     ) {
         let bytes = check.size_bytes() + claim.will_bytes();
-        if !self.has_memory_for_login(bytes) {
+        if !self.make_room_for_login(bytes, to) {
             return self.turn_away_stranger(id, NO_MEMORY, claim, to);
         }
         let wish = match to.verify(id, check) {
@@ -196,6 +198,22 @@ impl Shard {
             client.make_aside().verifying = Some(Box::new(verifying));
         }
         to.pause(id);
+    }
+
+    /// Makes room for a CONNECT of this size that waits for the check of its password. Exchanges that wait for their clients give
+    /// way, the oldest first: a client answers within a round trip, and one that does not must not keep the memory of logins.
+    /// Returns whether there is room.
+    pub(super) fn make_room_for_login(&mut self, bytes: usize, to: &mut Outside<'_, impl Effects>) -> bool {
+        for _ in 0..DISPLACED_AT_A_TIME {
+            if self.has_memory_for_login(bytes) {
+                return true;
+            }
+            let is_large = bytes > SMALL_LOGIN_BYTES && !self.tally.budget().is_tight();
+            if !is_large || !self.displace_exchange(to) {
+                return false;
+            }
+        }
+        self.has_memory_for_login(bytes)
     }
 
     /// Whether a CONNECT of this size may wait for the check of its password. A small one may as long as there is memory for

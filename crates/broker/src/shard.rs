@@ -1,5 +1,6 @@
 //! A shard: takes in what happened, hands out what is to be done.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
@@ -67,6 +68,10 @@ pub struct Shard {
     pub(crate) judge: Judge,
     pub(crate) relief: Relief,
     pub(crate) beginnings: Beginnings,
+    /// Bytes behind CONNECT packets whose passwords are being checked.
+    pub(crate) behind_logins: Beginnings,
+    /// Exchanges of SCRAM that wait for their clients and have a large will, the oldest first. Some may have ended.
+    pub(crate) asked: VecDeque<ConnectionId>,
     pub(crate) steps: u64,
     /// Memory of this shard in the account of the process, without the buffers of connections.
     pub(crate) tally: Tally,
@@ -181,6 +186,8 @@ impl Shard {
             judge: Judge::default(),
             relief: Relief::default(),
             beginnings: Beginnings::default(),
+            behind_logins: Beginnings::default(),
+            asked: VecDeque::new(),
             steps: 0,
             tally: Tally::new(Arc::default()),
             stalled: Vec::new(),

@@ -65,4 +65,4 @@ pub use schema::{Applies, Default, Key, Table};
 pub use services::{AnswerForm, HttpAuth, Ldap, QuestionForm};
 pub use shared_key::SharedKey;
 pub use sources::{Files, Sources};
-pub use url::UrlParts;
+pub use url::{UrlParts, without_query};

@@ -65,6 +65,11 @@ fn host_and_port(authority: &str) -> Option<(&str, Option<u16>)> {
     (!host.is_empty()).then_some((host, port))
 }
 
+/// The URL for a log line: `…` stands for the query, which may have a password.
+pub fn without_query(url: &str) -> String {
+    url.split_once('?').map_or_else(|| url.to_owned(), |(before, _)| format!("{before}?…"))
+}
+
 /// A URL that a rule accepts.
 pub(crate) struct Url<R>(PhantomData<R>);
 
@@ -174,6 +179,17 @@ impl Rule for OfDirectory {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_log_line_has_no_query() {
+        for (url, shown) in [
+            ("https://id.example/keys", "https://id.example/keys"),
+            ("https://id.example/keys?api_key=hush&a=b?c", "https://id.example/keys?…"),
+            ("https://id.example?", "https://id.example?…"),
+        ] {
+            assert_eq!(without_query(url), shown);
+        }
+    }
 
     #[test]
     fn a_url_has_a_host_and_perhaps_a_port_and_more() {

@@ -170,7 +170,11 @@ impl Shared {
                 self.figures.fetched.fetch_add(1, Relaxed);
                 self.figures.keys.store(keys.len() as u64, Relaxed);
                 if state.keys.as_deref() != Some(&keys) {
-                    tracing::info!(keys = keys.len(), url = place.url, "keys to check tokens were fetched");
+                    tracing::info!(
+                        keys = keys.len(),
+                        url = config::without_query(&place.url),
+                        "keys to check tokens were fetched"
+                    );
                     state.keys = Some(Arc::new(keys));
                 }
                 *told = None;
@@ -183,7 +187,7 @@ impl Shared {
                     tracing::error!(
                         failed,
                         earlier,
-                        url = place.url,
+                        url = config::without_query(&place.url),
                         "no keys to check tokens were fetched, and the earlier ones stay in use: {why}"
                     );
                 }

@@ -32,6 +32,13 @@ pub(crate) fn of(directory: &Path) -> io::Result<Secret> {
     if let Some(bytes) = read(&path) {
         return Ok(Secret::new(bytes));
     }
+    if path.symlink_metadata().is_ok() {
+        tracing::warn!(
+            "{} is replaced: it is no file of 64 hexadecimal digits that only its owner may read. Names that are no user's get \
+             other salts",
+            path.display()
+        );
+    }
     let bytes = random()?;
     let text: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     replace_private(&path, &format!("{text}\n")).map_err(io::Error::other)?;

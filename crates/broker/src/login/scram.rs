@@ -12,9 +12,12 @@ use protocol::Claim;
 use session::{Authenticated, AuthenticationOutcome, AuthenticationStep};
 use wire::{Binary, ConnectRefusal};
 
-use super::{NO_MEMORY, Naming, Stranger};
+use super::{NO_MEMORY, Naming, SMALL_LOGIN_BYTES, Stranger};
 use crate::effects::Outside;
 use crate::{Effects, Shard};
+
+/// Maximum number of exchanges with large wills that wait for the clients of a shard.
+const ASKED_MAX: usize = 4_096;
 
 /// An exchange of a client.
 #[derive(Debug)]
@@ -88,6 +91,10 @@ impl Shard {
         let Some(client) = self.clients.get_mut(id) else { return };
         let begun = client.aside_mut().and_then(|aside| aside.authenticating.take());
         let data = step.data.map_or(&[][..], Binary::as_bytes);
+        if begun.is_none() {
+            // Without success, the exchange is refused.
+            self.make_room_for_login(claim.as_ref().map_or(0, Claim::will_bytes), to);
+        }
         match begun.map(|begun| *begun) {
             Some(Authenticating { stage: Stage::Asked(exchange), claim, identity, .. }) => {
                 self.prove(id, (exchange, data), claim, identity, to);
@@ -161,6 +168,9 @@ impl Shard {
         to: &mut Outside<'_, impl Effects>,
     ) {
         let charges = self.charge_exchange(exchange.size_bytes(), claim.as_ref());
+        if claim.as_ref().is_some_and(|claim| claim.will_bytes() > SMALL_LOGIN_BYTES) {
+            self.note_asked(id, to);
+        }
         let begun =
             Authenticating { claim, stage: Stage::Asked(exchange), identity, _wish: None, _charges: charges };
         let Some(client) = self.clients.get_mut(id) else { return };
@@ -197,6 +207,40 @@ impl Shard {
         if is_coming {
             to.pause(id);
         }
+    }
+
+    /// Notes that an exchange waits for its client, with a will that takes memory.
+    fn note_asked(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
+        while self.asked.front().is_some_and(|oldest| !self.is_asked(*oldest)) {
+            self.asked.pop_front();
+        }
+        if self.asked.len() >= ASKED_MAX {
+            self.displace_exchange(to);
+        }
+        self.asked.push_back(id);
+    }
+
+    /// Whether the server has asked a client for its proof, and the client was not let in before.
+    fn is_asked(&self, id: ConnectionId) -> bool {
+        let Some(client) = self.clients.get(id) else { return false };
+        let begun = client.aside().authenticating.as_ref();
+        begun.is_some_and(|begun| matches!(begun.stage, Stage::Asked(_)) && begun.claim.is_some())
+    }
+
+    /// Ends the exchange that has waited for its client longest. Returns whether there is one.
+    pub(super) fn displace_exchange(&mut self, to: &mut Outside<'_, impl Effects>) -> bool {
+        while let Some(id) = self.asked.pop_front() {
+            if !self.is_asked(id) {
+                continue;
+            }
+            let aside = self.clients.get_mut(id).and_then(|client| client.aside_mut());
+            let Some(begun) = aside.and_then(|aside| aside.authenticating.take()) else { continue };
+            let Authenticating { claim, _charges: charges, .. } = *begun;
+            drop(charges);
+            self.refuse_proof(id, NO_MEMORY, claim, to);
+            return true;
+        }
+        false
     }
 
     /// Charges an exchange, of which a connection has one at a time and which has a bound, and the will that waits for its end.

@@ -125,6 +125,31 @@ fn large_wills_that_wait_for_the_check_of_a_password_are_bounded() {
     assert!(come_with_will(&mut world).is_empty(), "it waits");
 }
 
+/// A service that does not answer keeps all of them waiting.
+#[test]
+fn bytes_behind_connect_are_bounded_while_passwords_are_checked() {
+    let limit_bytes = 4 << 20;
+    let mut world = World::with_budget(1, settings(), Budget::new(limit_bytes));
+    world.replace_realms(realms(&["ann", "bob"], OPEN));
+    // The beginning of a PUBLISH with 30,000 bytes.
+    let behind = [&b"\x30\xB0\xEA\x01\0\x01t"[..], &[b'x'; 20_000]].concat();
+    let peers: Vec<Peer> = (0..50)
+        .map(|_| {
+            let peer = world.accept(0, Version::V5);
+            let mut bytes = crate::world::bytes(&connect(Version::V5, "ann", "wrong").into(), Version::V5);
+            bytes.extend(&behind);
+            world.feed(peer, &bytes);
+            peer
+        })
+        .collect();
+    let open = peers.iter().filter(|peer| !world.socket(**peer).closed).count();
+    assert_eq!(open, limit_bytes / 64 / behind.len(), "the last ones");
+    assert!(!world.socket(peers[49]).closed);
+    assert_eq!(world.total(|counters| counters.ended_memory.value()), 50 - open as u64);
+    come(&mut world, 0, Version::V5, "bob");
+    world.assert_account();
+}
+
 #[test]
 fn a_connection_may_end_while_its_password_is_checked() {
     let mut world = world(1);

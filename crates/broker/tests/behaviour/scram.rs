@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use auth::{Access, Checked, PasswordHash, Realms, Scheme, Unchecked, Users};
+use base::Budget;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::{digest, hmac};
-use wire::{Auth, AuthProperties, AuthReason, Binary, Connect, PingReq, Version};
+use wire::{
+    Auth, AuthProperties, AuthReason, Binary, Connect, MessageProperties, PingReq, Qos, Version, Will,
+};
 
-use crate::world::{Peer, World, utf8};
+use crate::world::{Peer, World, name, utf8};
 
 const METHOD: &str = "SCRAM-SHA-512";
 const SALT: &[u8; 12] = b"twelve bytes";
@@ -216,6 +219,54 @@ fn another_packet_in_the_middle_ends_the_connection_and_the_claim() {
     world.packets(peer);
     world.send(peer, &PingReq.into());
     assert!(world.packets(peer)[0].starts_with("CONNACK Protocol Error"));
+    world.assert_account();
+}
+
+/// Nobody has to prove anything to begin an exchange.
+#[test]
+fn exchanges_that_wait_for_their_clients_make_room_for_other_logins() {
+    let mut settings = crate::world::settings();
+    settings.authentication_methods = auth::Mechanism::NAMES.map(str::to_owned).to_vec();
+    (settings.connect_packet_bytes_max, settings.will_bytes_max) = (100_000, 100_000);
+    let mut world = World::with_budget(1, settings, Budget::new(1 << 20));
+    world.replace_realms(realms(&[("frog", "croak")]));
+    let large = vec![b'x'; 40_000];
+    let will = || Will {
+        topic: name("will"),
+        payload: Binary::new(&large).expect("short"),
+        qos: Qos::AtMostOnce,
+        retain: false,
+        delay_interval_secs: None,
+        properties: MessageProperties::default(),
+    };
+    let mut asked = Vec::new();
+    for _ in 0..5 {
+        let peer = world.accept(0, Version::V5);
+        let begin = first("frog");
+        let mut connect = connect("f1", &begin);
+        connect.will = Some(will());
+        world.send(peer, &connect.into());
+        let packets = world.packets(peer);
+        assert!(packets[0].starts_with("AUTH Continue authentication"), "{packets:?}");
+        asked.push(peer);
+    }
+    for displaced in &asked[..4] {
+        let packets = world.packets(*displaced);
+        assert!(
+            packets[0].starts_with("CONNACK Server busy") && world.socket(*displaced).closed,
+            "{packets:?}"
+        );
+    }
+    assert!(!world.socket(asked[4]).closed, "there is room for one");
+    let mut connect = Connect::new(Version::V5, utf8("f2"));
+    let password = Binary::new(b"croak").expect("short");
+    connect.set_credentials(Some(utf8("frog")), Some(password)).expect("short");
+    connect.will = Some(will());
+    let peer = world.accept(0, Version::V5);
+    world.send(peer, &connect.into());
+    assert!(world.packets(peer).is_empty() && world.socket(asked[4]).closed, "the password is checked");
+    world.verify(0, None);
+    assert!(world.packets(peer)[0].starts_with("CONNACK Success"));
     world.assert_account();
 }
 

@@ -34,6 +34,8 @@ const IDLE_CONNECTIONS_MAX: usize = 16;
 const IDLE_AGE_MAX: Duration = Duration::from_secs(4);
 /// Maximum number of addresses that are tried.
 const ADDRESSES_MAX: usize = 16;
+/// Largest `expire_at` in seconds since 1970, in the year 5138. A larger one counts milliseconds.
+const UNIX_SECS_MAX: u64 = 99_999_999_999;
 /// Maximum length of a URL with a query, in bytes. Servers accept about as much.
 const URL_BYTES_MAX: usize = 8 << 10;
 
@@ -181,7 +183,10 @@ fn of_json(user: &str, body: &str) -> Result<Verdict, String> {
     let object = auth::strict_object(body.as_bytes()).ok_or_else(odd)?;
     let until_unix_secs = match object.get("expire_at") {
         None | Some(Value::Null) => None,
-        Some(time) => Some(time.as_u64().ok_or("`expire_at` is no number of seconds since 1970")?),
+        Some(time) => {
+            let time = time.as_u64().filter(|time| *time <= UNIX_SECS_MAX);
+            Some(time.ok_or("`expire_at` is no number of seconds since 1970")?)
+        }
     };
     match (object.get("result").and_then(Value::as_str), object.get("Ok").and_then(Value::as_bool)) {
         (Some("allow"), None) | (None, Some(true)) => {
@@ -196,7 +201,7 @@ fn of_json(user: &str, body: &str) -> Result<Verdict, String> {
 /// The secret stays out of logs.
 impl fmt::Debug for HttpService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpService").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("HttpService").field("url", &config::without_query(&self.url)).finish_non_exhaustive()
     }
 }
 
@@ -230,6 +235,7 @@ mod tests {
             r#"{"result":"deny","result":"allow"}"#,
             r#"{"result":"allow","expire_at":"tomorrow"}"#,
             r#"{"result":"allow","expire_at":-1}"#,
+            r#"{"result":"allow","expire_at":4102444800000}"#,
             r#"{"result":"allow","expire_at":1.5}"#,
             r#"{"result":"allow"} {"result":"deny"}"#,
         ] {

@@ -156,7 +156,7 @@ impl<S: Server> UserService for Counted<S> {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         let Trouble { is_failing, told } = &mut *trouble;
         let may_tell = told.is_none_or(|told| told.elapsed() >= TOLD_EVERY);
-        let url = self.server.url();
+        let url = config::without_query(self.server.url());
         match answer {
             Ok(verdict) => {
                 self.figures.answered.fetch_add(1, Relaxed);

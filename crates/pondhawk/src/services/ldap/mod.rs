@@ -14,6 +14,7 @@ use ::ldap::{DnTemplate, Entry, Filter, Outcome, Search, code};
 use auth::{Question, Verdict};
 use config::Ldap;
 use rustls::{ClientConfig, RootCertStore};
+use unicode_normalization::is_nfkc;
 
 use super::{Deadline, Server, secret};
 use crate::roots;
@@ -72,8 +73,9 @@ impl LdapService {
         let (base, filter, attribute, searcher) = match &self.finding {
             Finding::ByName(dn) => {
                 let found = || Found { entry: dn.fill(user), user: user.to_ascii_lowercase() };
-                return Ok(is_plain(user).then(found));
+                return Ok((is_plain(user) && user.is_ascii()).then(found));
             }
+            Finding::BySearch { .. } if !is_plain(user) => return Ok(None),
             Finding::BySearch { base, filter, attribute, searcher } => (base, filter, attribute, searcher),
         };
         if let Some((name, password)) = searcher {
@@ -112,11 +114,12 @@ fn named(entry: Entry, attribute: &str) -> Result<Found, String> {
     Ok(Found { entry: entry.name, user })
 }
 
-/// Whether a name has one spelling in a directory, apart from the case of its letters. Directories ignore blanks at the ends and
-/// in a row, and take many characters of Unicode for others.
+/// Whether a name has one spelling in a directory, apart from the case of its letters: each other spelling would have guesses of
+/// its own. Directories ignore blanks at the ends and in a row, and characters that nobody sees. They take many characters of
+/// Unicode for others, as NFKC does (RFC 4518 section 2.3).
 fn is_plain(user: &str) -> bool {
-    let is_plain = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
-    user.bytes().all(is_plain) && user.trim() == user && !user.contains("  ")
+    let is_seen = |letter: char| letter == ' ' || letter.is_ascii_graphic() || letter.is_alphanumeric();
+    user.chars().all(is_seen) && user.trim() == user && !user.contains("  ") && is_nfkc(user)
 }
 
 /// Results of a bind that are about the user: everything else is about the directory.
