@@ -1,16 +1,17 @@
 //! One short connection of the fuzzer.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 
 use pondhawk_tests::conversation::{PUBACK, PUBCOMP, PUBREC, PUBREL, ack};
 use pondhawk_tests::{DEADLINE, Version};
-use rustix::net::sockopt;
 use wire::table::cases;
 use wire::{Decoded, Limits, Role, decode};
 
+use crate::link::Link;
 use crate::mutation;
 use crate::packets;
+use crate::secure::{Authority, Secure};
 use pondhawk_tests::Random;
 
 /// The packets of a connection in the order in which they are sent.
@@ -19,7 +20,7 @@ const PACKETS_MAX: usize = 24;
 /// A connection whose every byte follows from its random numbers.
 pub(crate) struct Peer {
     random: Random,
-    stream: TcpStream,
+    link: Link,
     version: Version,
     /// Received bytes that are not a whole packet yet.
     received: Vec<u8>,
@@ -30,11 +31,15 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Connects, sends, reads, and ends in one of several ways.
+    /// Connects, over TLS if there is an authority, sends, reads, and ends in one of several ways.
     ///
     /// # Errors
     /// The fault of the broker.
-    pub(crate) fn run(address: SocketAddr, mut random: Random) -> Result<(), String> {
+    pub(crate) fn run(
+        address: SocketAddr,
+        authority: Option<&Authority>,
+        mut random: Random,
+    ) -> Result<(), String> {
         let stream = TcpStream::connect_timeout(&address, DEADLINE)
             .map_err(|error| format!("no connection: {error}"))?;
         let prepared = stream.set_nodelay(true).and_then(|()| stream.set_read_timeout(Some(DEADLINE)));
@@ -43,7 +48,14 @@ impl Peer {
             .map_err(|error| error.to_string())?;
         let version = random.of_list(&Version::ALL);
         let possible = Version::ALL.to_vec();
-        let mut peer = Self { random, stream, version, received: Vec::new(), possible, is_closed: false };
+        let link = match authority {
+            Some(authority) => match Secure::connect(stream, authority, &mut random)? {
+                Some(secure) => Link::Tls(Box::new(secure)),
+                None => return Ok(()),
+            },
+            None => Link::Tcp(stream),
+        };
+        let mut peer = Self { random, link, version, received: Vec::new(), possible, is_closed: false };
         peer.talk()?;
         peer.end()
     }
@@ -98,7 +110,7 @@ impl Peer {
     fn send(&mut self, bytes: &[u8]) -> Result<(), String> {
         let cut = if self.random.one_in(4) { self.random.below(bytes.len() + 1) } else { 0 };
         for part in [&bytes[..cut], &bytes[cut..]] {
-            match self.stream.write_all(part) {
+            match self.link.write_all(part).and_then(|()| self.link.flush()) {
                 Ok(()) => {}
                 Err(error) if is_end(error.kind()) => self.is_closed = true,
                 Err(error) => return Err(format!("the broker takes nothing more: {error}")),
@@ -108,16 +120,16 @@ impl Peer {
     }
 
     fn read_what_is_there(&mut self) -> Result<(), String> {
-        self.stream.set_nonblocking(true).map_err(|error| error.to_string())?;
+        self.link.socket().set_nonblocking(true).map_err(|error| error.to_string())?;
         let outcome = self.read_some();
-        self.stream.set_nonblocking(false).map_err(|error| error.to_string())?;
+        self.link.socket().set_nonblocking(false).map_err(|error| error.to_string())?;
         outcome
     }
 
     /// Reads once, and answers what is to be answered.
     fn read_some(&mut self) -> Result<(), String> {
         let mut buffer = [0; 16_384];
-        match self.stream.read(&mut buffer) {
+        match self.link.read(&mut buffer) {
             Ok(0) => self.is_closed = true,
             Ok(length) => self.received.extend_from_slice(&buffer[..length]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
@@ -168,17 +180,16 @@ impl Peer {
         };
         if let Some(answer) = answer.filter(|_| !self.random.one_in(4)) {
             // Bytes behind the end are lost, as for any client.
-            let _ = self.stream.write_all(&answer);
+            let _ = self.link.write_all(&answer).and_then(|()| self.link.flush());
         }
     }
 
     /// A reset, or the end of the stream, and then the broker's last words.
     fn end(mut self) -> Result<(), String> {
         if self.random.one_in(5) {
-            let at_once = Some(std::time::Duration::ZERO);
-            return sockopt::set_socket_linger(&self.stream, at_once).map_err(|error| error.to_string());
+            return self.link.reset().map_err(|error| error.to_string());
         }
-        let _ = self.stream.shutdown(Shutdown::Write);
+        self.link.end();
         while !self.is_closed {
             self.read_some().map_err(|error| format!("before the end: {error}"))?;
         }
@@ -190,7 +201,7 @@ impl Peer {
     }
 }
 
-fn is_end(kind: ErrorKind) -> bool {
+pub(crate) fn is_end(kind: ErrorKind) -> bool {
     matches!(
         kind,
         ErrorKind::ConnectionReset

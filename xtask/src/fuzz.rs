@@ -26,7 +26,7 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
 pub(crate) struct Options {
     /// Seconds for each target. Without a value, each target gets the time that it has in CI.
     seconds: Option<u32>,
-    /// Arguments for the fuzzer over TCP: the seed, and the one connection to repeat.
+    /// Arguments for the fuzzer over TCP: the seed, the one connection to repeat, and whether all connections use TLS.
     replay: Vec<String>,
     /// Names of the targets to run; empty for all of them.
     targets: Vec<String>,
@@ -54,6 +54,7 @@ impl Options {
                     let number = number.ok_or_else(|| format!("{argument} needs a whole number"))?;
                     options.replay.extend([argument.clone(), number.clone()]);
                 }
+                "--tls" => options.replay.push(argument.clone()),
                 flag if flag.starts_with('-') => return Err(format!("there is no option `{flag}`")),
                 target => options.targets.push(target.to_owned()),
             }
@@ -218,6 +219,7 @@ mod tests {
         let options = parse("tcp --seed 7 --connection 8").unwrap();
         assert!(options.is_tcp_alone());
         assert_eq!(options.replay, ["--seed", "7", "--connection", "8"]);
+        assert_eq!(parse("tcp --tls").unwrap().replay, ["--tls"]);
         assert!(parse("--seconds x").is_err());
         assert!(parse("--second 5").is_err());
     }
