@@ -1,6 +1,5 @@
-//! The examples in the pages: configurations that are good, and flags that exist.
+//! The pages: configurations that are good, commands with good flags, and prose that is easy to read.
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -44,31 +43,106 @@ fn each_configuration_in_the_pages_is_good() {
     assert!(count >= 6, "{count}");
 }
 
+/// The commands of a block, without what a shell does with their output. A backslash joins lines.
+fn commands(block: &str) -> Vec<Vec<String>> {
+    let joined = block.replace("\\\n", " ");
+    let commands = joined.lines().flat_map(|line| {
+        let mut commands = vec![Vec::new()];
+        for word in shell_words(line) {
+            match word.as_str() {
+                "|" | "||" | "&&" | ";" | "(" | ")" | "&" => commands.push(Vec::new()),
+                _ => commands.last_mut().expect("there is always one").push(word),
+            }
+        }
+        commands
+    });
+    commands.filter_map(|words| of_pondhawk(&words)).collect()
+}
+
+/// The arguments of our program, if this command runs it. Words before it may set variables or give rights.
+fn of_pondhawk(words: &[String]) -> Option<Vec<String>> {
+    let before =
+        |word: &&String| word.contains('=') || ["sudo", "time", "exec", "$"].contains(&word.as_str());
+    let start = words.iter().take_while(before).count();
+    let is_ours = words.get(start).is_some_and(|word| word == "pondhawk");
+    let is_redirection = |word: &String| word.starts_with(['<', '>']) || word.starts_with("2>");
+    is_ours.then(|| words[start + 1..].iter().take_while(|word| !is_redirection(word)).cloned().collect())
+}
+
+/// Splits a line as a shell does, as far as the pages need it. A comment ends the line.
+fn shell_words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut letters = line.chars();
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (Some(open), letter) if letter == open => quote = None,
+            (Some('"') | None, '\\') => word.get_or_insert_default().extend(letters.next()),
+            (Some(_), letter) => word.get_or_insert_default().push(letter),
+            (None, '\'' | '"') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (None, '#') if word.is_none() => break,
+            (None, letter) if letter.is_whitespace() => words.extend(word.take()),
+            (None, '|' | ';' | '&' | '(' | ')') => {
+                words.extend(word.take());
+                words.push(letter.to_string());
+            }
+            (None, letter) => word.get_or_insert_default().push(letter),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// A command with `--help` behind its arguments reads them first. Only a bad flag or value keeps it from showing its help.
 #[test]
-fn each_flag_of_a_command_in_the_pages_exists() {
-    let mut helps: HashMap<String, String> = HashMap::new();
+fn each_command_in_the_pages_has_good_flags_and_values() {
     let mut count = 0;
     for page in pages() {
         let text = read(&page);
-        let blocks = [blocks(&text, "sh"), blocks(&text, "")].concat();
-        for line in blocks.iter().flat_map(|block| block.lines()) {
-            let line = line.split(" #").next().unwrap_or_default();
-            let Some((_, words)) = line.split_once("pondhawk ").filter(|(before, _)| before.is_empty())
-            else {
-                continue;
-            };
-            let words: Vec<_> = words.split_whitespace().take_while(|word| *word != "|").collect();
-            let tools = ["pub", "sub", "rr", "probe", "tap", "replay", "check", "serve"];
-            let Some(tool) = words.first().filter(|word| tools.contains(word)) else { continue };
-            let help = helps.entry((*tool).to_owned()).or_insert_with(|| {
-                String::from_utf8(pondhawk(&[tool, "--help"], "").stdout).expect("help is text")
-            });
-            for flag in words.iter().filter(|word| word.starts_with('-') && **word != "-") {
-                let is_there = help.split(|c: char| c.is_whitespace() || c == ',').any(|word| word == *flag);
-                assert!(is_there || *flag == "--help", "{}: {line}: there is no {flag}", page.display());
+        for block in [blocks(&text, "sh"), blocks(&text, "console"), blocks(&text, "")].concat() {
+            for words in commands(&block) {
+                // Synopses have places for values.
+                if words.iter().any(|word| word.contains('…') || word.starts_with(['[', '<'])) {
+                    continue;
+                }
+                let mut arguments: Vec<_> = words.iter().map(String::as_str).collect();
+                arguments.push("--help");
+                let output = pondhawk(&arguments, "");
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                assert!(output.status.success(), "{}: pondhawk {words:?}\n{said}", page.display());
                 count += 1;
             }
         }
     }
-    assert!(count >= 20, "{count}");
+    assert!(count >= 40, "{count}");
+}
+
+#[test]
+fn a_command_line_is_read_as_a_shell_reads_it() {
+    let line = "PONDHAWK_PORT=1 pondhawk pub -t 'a b' -m \"c \\\" d\" \\\n  -q 1 | grep x # why";
+    assert_eq!(commands(line), [["pub", "-t", "a b", "-m", "c \" d", "-q", "1"]]);
+    assert_eq!(commands("pondhawk sub -t a > file\nmosquitto_sub -t a\nsudo pondhawk check f").len(), 2);
+}
+
+/// The first line with each page's grade, from the program that computes them.
+#[test]
+fn each_page_can_be_read_after_ten_years_of_school() {
+    const GRADE_MAX: f64 = 10.0;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut python = pondhawk_tests::python();
+    let output =
+        python.arg(root.join("clients/python/grade.py")).args(pages()).output().expect("Python runs");
+    let said = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let grades: Vec<(&str, f64)> = said
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .map(|(grade, page)| (page, grade.parse().expect("a number")))
+        .collect();
+    assert_eq!(grades.len(), pages().len(), "{said}");
+    assert!(grades.iter().all(|(_, grade)| (1.0..=GRADE_MAX).contains(grade)), "{said}");
 }

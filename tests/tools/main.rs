@@ -21,6 +21,7 @@ mod recorder;
 mod replay;
 mod row;
 mod rows;
+mod terminal;
 
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -52,6 +52,7 @@ const STEPS: &[(&str, Pace, Work)] = &[
         let mut rustdoc = house.idle_cargo();
         log.run(rustdoc.env("RUSTDOCFLAGS", "--deny warnings").args(["doc", "--workspace", "--no-deps"]))
     }),
+    ("semver", Beside, tools::semver_since_release),
     // This step covers the tests of every crate, with doc tests and the check of generated pages. The step also runs
     // the real binary against real clients, in the profile that checks arithmetic, and tests architecture and
     // features.

@@ -16,6 +16,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("mosquitto_sub", "mosquitto-clients"),
     ("mosquitto_rr", "mosquitto-clients"),
     ("openssl", "openssl"),
+    // Makes a terminal for programs.
+    ("script", "bsdutils"),
     // A directory with users.
     ("slapd", "slapd"),
     ("python3", "python3"),
@@ -206,6 +208,21 @@ pub(crate) fn cargo_program(house: &House, name: &str, log: &mut Log) -> Result<
 pub(crate) fn semver(house: &House, revision: &str, log: &mut Log) -> Result<(), String> {
     let program = cargo_program(house, "cargo-semver-checks", log)?;
     log.run(house.command(program).args(["semver-checks", "--workspace", "--baseline-rev", revision]))
+}
+
+/// The same since the last release. Before the first release there is nothing to compare with.
+///
+/// # Errors
+/// As [`semver`].
+pub(crate) fn semver_since_release(house: &House, log: &mut Log) -> Result<(), String> {
+    let mut git = house.command("git");
+    let found = git.args(["describe", "--tags", "--abbrev=0", "--match", "v[0-9]*"]).output();
+    let found = found.map_err(|error| format!("cannot run git: {error}"))?;
+    if found.status.success() {
+        return semver(house, String::from_utf8_lossy(&found.stdout).trim(), log);
+    }
+    log.note("there is no tag such as v0.1.0, and so no release to compare with");
+    Ok(())
 }
 
 /// Checks licences, sources and duplicates of all dependencies.
