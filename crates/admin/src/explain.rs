@@ -222,7 +222,7 @@ fn state(so_far: Explanation, name: &str, receiver: &Receiver<'_>, qos: Qos) -> 
             so_far.end(Outcome::NotDelivered, "offline_qos_0", text)
         }
         Some(Level::Slow) if !is_stored => {
-            let text = format!("{name} takes nothing of what is sent to it: QoS 0 is dropped until it does");
+            let text = format!("{name} reads too slowly: QoS 0 is dropped until it has caught up");
             so_far.end(Outcome::NotDelivered, "slow", text)
         }
         Some(Level::Slow | Level::Over) => {

@@ -24,7 +24,7 @@ pub enum Level {
     Open = 0,
     /// Above the high-water mark: publishers to it are not read until it is open again.
     Over = 1,
-    /// The subscriber makes no progress: no publisher waits for it, and QoS 0 is dropped.
+    /// The subscriber makes too little progress, or none: no publisher waits for it, and QoS 0 is dropped.
     Slow = 2,
 }
 

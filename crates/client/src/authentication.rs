@@ -23,8 +23,8 @@ const UNSPECIFIED: DisconnectReason = DisconnectReason::UnspecifiedError;
 /// ```
 ///
 /// The task that drives the connection calls these methods and waits until each returns. Implementations must
-/// therefore compute and return, without waiting for anything. Data has at most 65,535 bytes. With more, the connection
-/// ends with [`Ended::AuthenticationUnsent`].
+/// therefore compute and return, without waiting for anything. Data has at most 65,535 bytes. If an implementation
+/// returns more, the connection ends with [`Ended::AuthenticationUnsent`].
 pub trait Authenticator: Send {
     /// Begins an exchange, and returns the authentication data for CONNECT. When an authentication begins [anew],
     /// the data goes into AUTH instead.

@@ -58,7 +58,7 @@ struct Shared {
     counters: Arc<Counters>,
 }
 
-/// The server's answer to a PUBLISH. Dropping this future does not withdraw the message.
+/// The server's answer to a PUBLISH. Dropping this future does not cancel the message.
 ///
 /// The future resolves to the reason: Success, or No matching subscribers (0x10). At QoS 0 the server does not
 /// answer, and the future resolves to Success when the message is handed to the connection.
@@ -221,13 +221,13 @@ impl Client {
         self.shared.state.clone()
     }
 
-    /// The server's CONNACK on the first connection. [`state`](Self::state) has that of later connections.
+    /// The server's CONNACK on the first connection. [`state`](Self::state) has the CONNACK of later connections.
     #[must_use]
     pub fn server(&self) -> &Server {
         &self.shared.server
     }
 
-    /// The reason for the end of the connection; `None` while the client goes on.
+    /// The reason for the end of the connection; `None` until the client has ended.
     #[must_use]
     pub fn ended(&self) -> Option<&Ended> {
         self.shared.ended.get()
@@ -254,8 +254,8 @@ impl Client {
     /// Number of messages of earlier programs, from the [session store](Options::session_store), that were lost: the server
     /// has refused them, or has perhaps not received them.
     ///
-    /// Causes are: the server lost the session of a message of QoS 2 before PUBREC; or the server does not allow the QoS, the
-    /// size or RETAIN of a message.
+    /// There are two causes: the server lost the session of a message of QoS 2 before PUBREC, or the server does not
+    /// allow the QoS, the size or RETAIN of a message.
     #[must_use]
     pub fn restored_lost(&self) -> u64 {
         self.shared.counters.restored()
@@ -264,7 +264,7 @@ impl Client {
     /// Waits until all messages of QoS 1 and 2 that this handle has published are in the
     /// [session store](Options::session_store). From then on, they outlive the program.
     ///
-    /// Without a session store, waits until the driver has taken the messages over.
+    /// Without a session store, waits until the driver has accepted the messages.
     ///
     /// # Errors
     /// The reason for the end of the client. The messages may not be in the store.
@@ -276,8 +276,8 @@ impl Client {
 
     /// Publishes a message, and returns when the message is queued.
     ///
-    /// The [`Acknowledgement`] resolves when the server has the message. A Message Expiry Interval begins now.
-    /// Messages of one handle are sent in the order of these calls.
+    /// The [`Acknowledgement`] resolves when the server has the message. A Message Expiry Interval begins with this
+    /// call. Messages of one handle are sent in the order of these calls.
     ///
     /// # Errors
     /// [`PublishError::Ended`]; then the message is not published. The acknowledgement reports every other error.
@@ -416,8 +416,8 @@ impl Client {
     /// the client accepts no more operations, and refuses those that are waiting for room in the queue.
     ///
     /// The call returns within [`Options::flush_timeout`] plus one second for the last bytes, whatever the server
-    /// does. If the connection is lost at the moment, and messages remain to be delivered, a client that
-    /// [reconnects](Options::reconnect) tries to do so at once, within the same time.
+    /// does. If the connection is lost when `disconnect` is called, and messages remain to be delivered, a client that
+    /// [reconnects](Options::reconnect) tries to reconnect at once, within the same time.
     ///
     /// # Errors
     /// [`DisconnectError`]; the connection is over nevertheless.

@@ -20,7 +20,7 @@ use crate::websocket::WebSocket;
 
 /// A server's address, and the layers between the address and MQTT.
 ///
-/// An endpoint is made part by part, or from a URL:
+/// An endpoint is built part by part, or parsed from a URL:
 ///
 /// | URL | | port | feature |
 /// |---|---|---|---|
@@ -141,8 +141,8 @@ impl Endpoint {
 
     /// Uses QUIC (RFC 9000) with this configuration of TLS. The port is then a UDP port.
     ///
-    /// MQTT is in the first stream, under the protocol name `mqtt` (ALPN), whatever `tls` says about it. There is no WebSocket
-    /// and no proxy.
+    /// MQTT uses the first stream, under the protocol name `mqtt` (ALPN), whatever ALPN `tls` has. WebSocket and
+    /// proxies are not available.
     #[cfg(feature = "quic")]
     #[must_use]
     pub fn quic(mut self, tls: Tls) -> Self {

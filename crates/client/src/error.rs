@@ -45,7 +45,8 @@ pub enum Ended {
     NotAuthenticated(String),
     /// Data of the [`Authenticator`](crate::Authenticator) cannot be sent. The text gives the reason.
     AuthenticationUnsent(String),
-    /// The server has broken the protocol. The client has told the server so, if the version has a packet for it.
+    /// The server has broken the protocol. The client has reported the violation to the server, if the protocol version
+    /// has a packet for this.
     Violation(Violation),
     /// The server has not answered CONNECT or PINGREQ in time.
     TimedOut(protocol::TimedOut),
@@ -53,13 +54,13 @@ pub enum Ended {
     ///
     /// [`Options::request_timeout`]: crate::Options::request_timeout
     RequestTimedOut,
-    /// The application waited for an answer, and took nothing out of a full stream in front of that answer.
+    /// The application waited for an answer, and took nothing out of a full stream whose messages precede that answer.
     ///
     /// The client could not read the answer: see [the crate](crate#back-pressure).
     Unread,
     /// The [session store](crate::Options::session_store) has failed. Packets that depend on it have not left.
     Store(Arc<io::Error>),
-    /// The transport has failed. An inner [`TransportError`] has the layer, if the failure came while connecting.
+    /// The transport has failed. An inner [`TransportError`] names the layer, if the failure occurred while connecting.
     Io(Arc<io::Error>),
 }
 
@@ -67,15 +68,15 @@ pub enum Ended {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OptionsError {
-    /// The client identifier is no valid MQTT string.
+    /// The client identifier is not a valid MQTT string.
     ClientId(Utf8Error),
-    /// The user name is no valid MQTT string.
+    /// The user name is not a valid MQTT string.
     UserName(Utf8Error),
     /// The password has more than 65,535 bytes.
     PasswordTooLong,
-    /// A password has no user name, which MQTT requires before version 5 [3.1.1: MQTT-3.1.2-22].
+    /// There is a password without a user name. MQTT before version 5 requires the user name [3.1.1: MQTT-3.1.2-22].
     PasswordWithoutUserName,
-    /// The authentication method is no valid MQTT string.
+    /// The authentication method is not a valid MQTT string.
     AuthenticationMethod(Utf8Error),
     /// The authentication data has more than 65,535 bytes.
     AuthenticationDataTooLong,
@@ -199,16 +200,16 @@ pub enum RequestError {
     Ended(Ended),
 }
 
-/// The reason why a connection did not end in order. The connection is over in any case.
+/// The reason why a connection did not end properly. The connection is over in any case.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum DisconnectError {
     /// Messages failed, or were not acknowledged within [`Options::flush_timeout`](crate::Options::flush_timeout).
     Unacknowledged {
-        /// Number of these messages. Messages that were not even sent count at every QoS.
+        /// Number of these messages. Messages that were not even sent are included at every QoS.
         messages: usize,
     },
-    /// The requested DISCONNECT could not be sent. The connection has ended with a plain one.
+    /// The requested DISCONNECT could not be sent. The connection has ended with a plain DISCONNECT instead.
     Protocol(protocol::DisconnectError),
     /// The connection ended before the call, or before all bytes had left.
     Ended(Ended),

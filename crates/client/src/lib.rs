@@ -41,43 +41,45 @@
 //! ```
 //!
 //! A [`Client`] is a handle. Clones are cheap and belong to one session. A task, the driver, owns the connection
-//! and the protocol's state machine ([`session::client`]). Nothing else changes either of the two. An operation
-//! that is cancelled half-way is therefore never half-done: its command is in the queue completely, or not at all.
+//! and the protocol's state machine ([`session::client`]). Nothing else changes the connection or the state machine. An
+//! operation that is cancelled half-way is therefore never half-done: its command is in the queue completely, or not at
+//! all.
 //!
 //! The driver ends after [`Client::disconnect`], after the last handle is dropped, or after a fault that ends the client.
 //! With [`Options::reconnect`], most faults only end the connection. When the last handle is dropped, the driver still sends
 //! everything in the queue, and then DISCONNECT. A fault that ends the client becomes the result of every pending operation.
-//! With [`Options::wait_for_server`], the client waits for the first connection as for later ones.
+//! With [`Options::wait_for_server`], the client also waits for the first connection, as it does for later ones.
 //!
 //! # Back pressure
 //! All queues and buffers of the client are bounded.
 //! - [`Client::publish`] waits while the queue of commands is full. The driver accepts no command while too many
 //!   bytes wait for the socket, or while too many messages wait for the server's Receive Maximum.
 //! - Each stream stores at most [`Options::messages_max`] messages with at most [`Options::message_bytes_max`] bytes.
-//!   Further messages for a full stream wait behind the stream, and other streams go on. When as many messages wait
-//!   behind all streams together as Receive Maximum ([`Options::receive_max`]) allows, or as many bytes as one stream
-//!   stores, the driver stops reading. No stream then receives anything until a full stream has room. Everything else
-//!   goes on, including PINGREQ. A connection delivers its messages in one order: a client with bounded memory cannot
-//!   read past messages that nobody takes. There are two ways around this limit: [`Options::drop_when_full`], at QoS
-//!   0, or a separate connection for a subscription that may be slow.
+//!   Further messages for a full stream wait behind the stream, and other streams continue. The messages that wait
+//!   behind all streams together have two bounds: Receive Maximum ([`Options::receive_max`]) messages, and as many
+//!   bytes as one stream stores. At either bound, the driver stops reading. No stream then receives anything until a
+//!   full stream has room. Everything else continues, including PINGREQ. A connection delivers its messages in one
+//!   order: a client with bounded memory cannot read past messages that the application does not take. There are two
+//!   ways around this limit: [`Options::drop_when_full`], for QoS 0, or a separate connection for a subscription that
+//!   may be slow.
 //! - An answer from the server arrives behind the messages that the server sent before it. A task may therefore
 //!   block itself: for example, by publishing inside the loop over its own stream, and waiting for the
-//!   [`Acknowledgement`] there. If an answer is awaited, and no message is taken for [`Options::request_timeout`],
-//!   the client reads past the messages. Messages of QoS 0 without room are dropped, and
-//!   [counted](Messages::dropped). Messages of QoS 1 and 2 wait as before, up to twice Receive Maximum. If the
-//!   answer still does not arrive, the connection ends with [`Ended::Unread`]. Waiting for acknowledgements in
-//!   another task, or checking them later, avoids this case.
+//!   [`Acknowledgement`] there. If an answer is awaited, and the application takes no message for
+//!   [`Options::request_timeout`], the client reads past the messages. Messages of QoS 0 without room are dropped, and
+//!   [counted](Messages::dropped). Messages of QoS 1 and 2 wait as before, up to twice Receive Maximum. If the answer
+//!   still does not arrive, the connection ends with [`Ended::Unread`]. Waiting for acknowledgements in another task,
+//!   or checking them later, avoids this case.
 //! - Messages of QoS 1 are acknowledged when they are taken out of a stream. From MQTT 5 on, Receive Maximum
-//!   therefore limits their number. Messages of QoS 2 are acknowledged when they are put into a stream, because
-//!   they may not arrive twice.
+//!   therefore limits their number. Messages of QoS 2 are acknowledged when they are put into a stream, because they
+//!   must not arrive twice.
 //! - While 256 KiB of answers to the server's packets wait for the socket, the driver stops reading from the server.
 //! - A packet other than PUBLISH has at most 1 MiB. [`Options::packet_bytes_max`] bounds PUBLISH.
 //! - Acknowledgements leave in the order of the messages. A message that nobody takes, because its stream was dropped
-//!   or never existed, is accepted after 10 s. The oldest of these messages are accepted earlier, and
-//!   [counted](Client::unclaimed_dropped), if they have more bytes than one stream stores. If the connection ends
-//!   before that, the message arrives again. A message that was taken out, and that the application must acknowledge
-//!   ([`Acknowledge::ByApplication`]), waits without a time limit. If the application drops such a message instead,
-//!   the client [counts](Client::unacknowledged_dropped) it.
+//!   or never existed, is accepted after 10 s. If such messages together have more bytes than one stream stores, the
+//!   oldest are accepted earlier, and [counted](Client::unclaimed_dropped). If the connection ends before that, the
+//!   message arrives again. A message that was taken out, and that the application must acknowledge
+//!   ([`Acknowledge::ByApplication`]), waits without a time limit. If the application drops such a message instead, the
+//!   client [counts](Client::unacknowledged_dropped) it.
 //!
 //! # One stream, or one for each filter
 //! [`Client::subscribe`] returns a stream for one filter. [`Client::subscribe_many`] subscribes to several filters
@@ -90,32 +92,33 @@
 //! Messages of QoS 1 and 2 wait, up to a bound.
 //!
 //! The server may still have the session ([`Options::session_expiry_secs`]; Clean Session 0 before MQTT 5).
-//! Messages of QoS 1 and 2 that were in flight are then sent again, and subscriptions go on. If the session is
-//! gone, those messages fail with [`SessionEnded`](session::client::PublishError::SessionEnded), and the client
-//! subscribes again. The [`Messages`] go on, with a gap.
+//! Messages of QoS 1 and 2 that were in flight are then sent again, and subscriptions continue. If the session is gone,
+//! those messages fail with [`SessionEnded`](session::client::PublishError::SessionEnded), and the client subscribes
+//! again. The [`Messages`] continue, with a gap.
 //!
 //! The delay between two attempts doubles up to a maximum. A connection that lasts at least that maximum resets the
 //! delay. The client gives up after DISCONNECT with Session taken over, after a permanent refusal, and after
 //! [`Ended::NoAuthenticator`], [`Ended::NotAuthenticated`], [`Ended::AuthenticationUnsent`] and [`Ended::Unread`].
 //! These refusals count as temporary: Server unavailable (in MQTT 3 too), Server busy, Quota exceeded, Connection
-//! rate exceeded and Use another server. The two errors without a meaning, Unspecified and Implementation specific,
-//! count as temporary too.
+//! rate exceeded and Use another server. The two errors without a specific meaning, Unspecified and Implementation
+//! specific, count as temporary too.
 //!
 //! # Sessions of earlier programs
 //! Without [Clean Start](Options::clean_start), a first connection resumes the session that an earlier program
 //! left. The client knows nothing about that session except that it exists. QoS 2 messages that the earlier program
-//! published and did not release are still open at the server, under unknown packet identifiers. A new message with
-//! such an identifier would be taken for the old one, sent again, and be lost [MQTT-4.3.3-10]. The client therefore
-//! releases each identifier with PUBREL before its first use, 64 at a time. Messages of QoS 1 and 2 wait for the
-//! answer: the first one leaves one round trip later.
+//! published and did not release are still open at the server, under unknown packet identifiers. The server would
+//! mistake a new message with such an identifier for a repetition of the old one, and the new message would be lost
+//! [MQTT-4.3.3-10]. The client therefore releases each identifier with PUBREL before its first use, 64 at a time.
+//! Messages of QoS 1 and 2 wait for the answer, so the first one leaves one round trip later.
 //!
-//! With [`Options::session_store`], the client knows the session, because the earlier program has stored it. Messages of
-//! QoS 1 and 2 that were not acknowledged are sent again, also those that were published without a connection. At QoS 2
-//! each still arrives once. [`Client::stored`] waits until messages are in the store. [`FileStore`] is a store in a file.
+//! With [`Options::session_store`], the client knows the session, because the earlier program has stored it. Messages
+//! of QoS 1 and 2 that were not acknowledged are sent again, including those that were published without a connection.
+//! At QoS 2, each message still arrives once. [`Client::stored`] waits until messages are in the store. [`FileStore`]
+//! is a store in a file.
 //!
-//! Messages that the server sends are not in the store, because the server has them until they are acknowledged. By
+//! Messages that the server sends are not in the store, because the server keeps them until they are acknowledged. By
 //! default, the client acknowledges a message when the application takes it. With [`Acknowledge::ByApplication`], a
-//! message is not lost if the program ends while it handles the message.
+//! message is not lost if the program ends while handling the message.
 //!
 //! # Cancelled, slow and interrupted operations
 //!
@@ -142,8 +145,8 @@
 //! | the last bytes to leave | 1 s | the connection ends |
 //!
 //! While nothing is read because streams are full, neither PINGREQ nor requests are late, because their answers may
-//! have arrived unread. Their time begins anew when reading resumes. With keep alive 0 there is no PINGREQ, and the
-//! client never notices a server that disappears silently.
+//! have arrived unread. Their time limits begin anew when reading resumes. With keep alive 0 there is no PINGREQ, and
+//! the client never notices a server that disappears silently.
 //!
 //! # Whose fault
 //! Each operation has its own error type. [`Fault`] says for each error whether the cause is in the calling

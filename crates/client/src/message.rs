@@ -28,8 +28,8 @@ const ALLOCATION_BYTES: usize = 64;
 /// A received message (section 3.3). Clones share its bytes.
 ///
 /// With [`Acknowledge::ByApplication`](crate::Acknowledge::ByApplication), a message that is dropped without
-/// [`acknowledge`](Self::acknowledge) or [`refuse`](Self::refuse) is [counted](crate::Client::unacknowledged_dropped). The
-/// server keeps it, and the acknowledgements of later messages wait behind it until the connection ends.
+/// [`acknowledge`](Self::acknowledge) or [`refuse`](Self::refuse) is [counted](crate::Client::unacknowledged_dropped).
+/// The server keeps the message, and the acknowledgements of later messages wait until the connection ends.
 #[derive(Clone)]
 #[must_use = "with `Acknowledge::ByApplication`, a message that is dropped holds up the acknowledgements of later messages"]
 pub struct Message {
@@ -58,9 +58,9 @@ enum Identifiers {
 /// The stream ends when the subscription or the connection ends, after the messages that arrived before. Dropping
 /// the stream does not end the subscription; [`Client::unsubscribe`](crate::Client::unsubscribe) does.
 ///
-/// A message of QoS 1 that nobody took out is not acknowledged when the connection ends. A session that lasts
-/// receives the message again on its next connection. If the connection goes on after the stream was dropped, the
-/// message is acknowledged after 10 s. Acknowledgements leave in order, and others wait behind it.
+/// A message of QoS 1 that nobody took out is not acknowledged when the connection ends. A lasting session receives the
+/// message again on its next connection. If the connection continues after the stream was dropped, the message is
+/// acknowledged after 10 s. Acknowledgements leave in order, and later ones wait behind this one.
 #[derive(Debug)]
 pub struct Messages {
     filter: TopicFilterBuf,
@@ -175,7 +175,7 @@ impl Message {
         self.topic_alias
     }
 
-    /// Subscription Identifiers of the subscriptions that match, as far as the server says.
+    /// Subscription Identifiers of the subscriptions that match, as far as the server reports them.
     ///
     /// The client chooses an identifier of its own for a subscription to which the application gave none.
     #[must_use]
@@ -196,9 +196,10 @@ impl Message {
 
     /// Accepts the message, if the application acknowledges messages ([`Acknowledge::ByApplication`]).
     ///
-    /// Otherwise, and at QoS 0, this call does nothing. If several streams have the message, the last one to accept
-    /// it counts. PUBACK and PUBREC leave in the order of the messages, and may wait for earlier ones. After the
-    /// end of its connection, this call does nothing, and the message arrives again if the session goes on.
+    /// Otherwise, and at QoS 0, this call does nothing. If several streams have the message, it is acknowledged when
+    /// the last of them has accepted it. PUBACK and PUBREC leave in the order of the messages, and may wait for earlier
+    /// ones. After the end of its connection, this call does nothing, and the message arrives again if the session
+    /// continues.
     ///
     /// [`Acknowledge::ByApplication`]: crate::Acknowledge::ByApplication
     pub fn acknowledge(mut self) {

@@ -168,8 +168,8 @@ impl Options {
 
     /// Sets the client identifier, which names the session. The default is empty.
     ///
-    /// With an empty identifier the server assigns one. MQTT 3.1.1 requires an identifier for a session that lasts,
-    /// and MQTT 3.1 always requires one.
+    /// With an empty identifier, the server assigns one. MQTT 3.1.1 requires an identifier for a lasting session, and
+    /// MQTT 3.1 always requires one.
     #[must_use]
     pub fn client_id(mut self, client_id: impl Into<String>) -> Self {
         self.client_id = client_id.into();
@@ -254,7 +254,7 @@ impl Options {
 
     /// Allows Reason Strings and User Properties in every packet (section 3.1.2.11.7).
     ///
-    /// With `false`, the server may send them only in PUBLISH, CONNACK and DISCONNECT. MQTT 5 only; the default is
+    /// With `false`, the server may send these only in PUBLISH, CONNACK and DISCONNECT. MQTT 5 only; the default is
     /// `true`.
     #[must_use]
     pub fn request_problem_information(mut self, is_asked_for: bool) -> Self {
@@ -337,8 +337,8 @@ impl Options {
     /// when it is put in. The application acknowledges with [`Message::acknowledge`].
     ///
     /// At QoS 2, a message is *accepted* exactly once. With [`Acknowledge::ByApplication`], a message that was not
-    /// acknowledged before the connection ended arrives again on the next one, also at QoS 2. Acknowledgements of
-    /// messages from an earlier connection do nothing. An application that must not act twice has to record its
+    /// acknowledged before the connection ended arrives again on the next connection, even at QoS 2. Acknowledgements
+    /// of messages from an earlier connection have no effect. An application that must not act twice has to record its
     /// actions, or leave the acknowledgement to the client.
     ///
     /// [`Messages`]: crate::Messages
@@ -357,7 +357,8 @@ impl Options {
         self
     }
 
-    /// Sets the maximum total size, in bytes, of the messages that a stream stores. One message more may exceed it.
+    /// Sets the maximum total size, in bytes, of the messages that a stream stores. One further message may exceed this
+    /// maximum.
     ///
     /// The same bound applies to the messages that wait behind all full streams together, and to the messages for which
     /// there is no stream. The default is 16 MiB.
@@ -414,17 +415,17 @@ impl Options {
     /// Reconnects after the connection is lost, with the `connect` functions that can reconnect.
     ///
     /// The first delay is a random time between half of `first` and `first`, which is at least 10 ms. The bound
-    /// doubles with each failed attempt, up to `max`. A connection that did not last for `max` counts as failed: a
-    /// server that accepts and closes is not flooded with attempts. See [the crate](crate#reconnecting). By default
-    /// the client does not reconnect.
+    /// doubles with each failed attempt, up to `max`. A connection that did not last for `max` counts as failed, so
+    /// that a server that accepts and closes connections is not flooded with attempts. See [the
+    /// crate](crate#reconnecting). By default the client does not reconnect.
     #[must_use]
     pub fn reconnect(mut self, first: Duration, max: Duration) -> Self {
         self.reconnect = Some(BackOff::new(bounded(first), bounded(max)));
         self
     }
 
-    /// Waits for the first connection as for later ones: with [`reconnect`](Self::reconnect), the `connect` functions try
-    /// until the server accepts the client, or refuses it for a reason that will not pass.
+    /// Also waits for the first connection, as the client does for later ones: with [`reconnect`](Self::reconnect), the
+    /// `connect` functions try until the server accepts the client, or refuses it for a permanent reason.
     ///
     /// The default is `false`: the `connect` functions return the error of the first attempt. A caller that must not wait
     /// for ever sets a time limit with [`tokio::time::timeout`].
@@ -437,19 +438,20 @@ impl Options {
     /// Stores the session in `store`, so that it outlives the program, and sets [`clean_start`](Self::clean_start) to
     /// `false`.
     ///
-    /// The first connection goes on with the stored session: messages of QoS 1 and 2 without an acknowledgement are sent
-    /// again. The server must have the session too: with MQTT 5, set [`session_expiry_secs`](Self::session_expiry_secs).
-    /// If the server has lost the session, messages of QoS 1 are published anew, and messages of QoS 2 that had been sent
-    /// are [counted](crate::Client::restored_lost). A store belongs to one client identifier. If the server has assigned
-    /// the identifier, the next program uses it again.
+    /// The first connection continues the stored session: messages of QoS 1 and 2 without an acknowledgement are sent
+    /// again. The server must have the session too: with MQTT 5, set
+    /// [`session_expiry_secs`](Self::session_expiry_secs). If the server has lost the session, messages of QoS 1 are
+    /// published anew, and messages of QoS 2 that had been sent are [counted](crate::Client::restored_lost). A store
+    /// belongs to one client identifier. If the server has assigned the identifier, the next program uses the same
+    /// identifier.
     ///
     /// The application subscribes again: streams do not outlive the program. `clean_start(true)` after this call discards
     /// the stored session.
     ///
-    /// No packet leaves before the store has the changes that belong to it, which takes a disk one to ten milliseconds.
-    /// Messages that are published together are stored together.
+    /// No packet leaves before the changes that belong to it are in the store. This takes one to ten milliseconds on a
+    /// disk. Messages that are published together are stored together.
     ///
-    /// Clones of these options share the store, and one connection at a time can use it. A second one waits for
+    /// Clones of these options share the store, and one connection at a time can use it. A second connection waits for
     /// [`connect_timeout`](Self::connect_timeout), and then fails.
     #[must_use]
     pub fn session_store(mut self, store: impl SessionStore) -> Self {
@@ -458,7 +460,7 @@ impl Options {
         self
     }
 
-    /// Shows each sent and received packet to `trace`, together with its sender. [`Role::Client`] is this client.
+    /// Passes each sent and received packet to `trace`, together with its sender. [`Role::Client`] is this client.
     ///
     /// The task that drives the connection calls `trace`, and waits until it returns. A [`Packet`] prints itself on
     /// one line, without passwords:

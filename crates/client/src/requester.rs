@@ -20,7 +20,7 @@ use crate::routes::Number;
 
 /// Sends questions and waits for their answers, any number at the same time, over one subscription.
 ///
-/// Clones are cheap, and share the subscription. It ends when the last clone is dropped.
+/// Clones are cheap, and share the subscription. The subscription ends when the last clone is dropped.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -93,8 +93,8 @@ impl std::fmt::Debug for Correlations {
 impl Client {
     /// Makes a [`Requester`] whose answers arrive at this topic, and subscribes to the topic with QoS 1.
     ///
-    /// No other requester should use the topic. The call must run on a tokio runtime. Answers are acknowledged as they
-    /// arrive, whatever [`Options::acknowledge`](crate::Options::acknowledge) says.
+    /// No other requester should use the same topic. The call must run on a tokio runtime. Answers are acknowledged as
+    /// they arrive, whatever [`Options::acknowledge`](crate::Options::acknowledge) says.
     ///
     /// # Errors
     /// [`RequesterError`]; then there is no subscription.
@@ -152,8 +152,8 @@ impl Drop for Question<'_> {
 impl Requester {
     /// Publishes a question and waits for its answer, for at most `timeout`.
     ///
-    /// Response Topic and Correlation Data of the question are replaced. If the future is dropped, the answer to this
-    /// question is dropped when it arrives.
+    /// The requester replaces Response Topic and Correlation Data of the question. If the future is dropped, the answer
+    /// to this question is dropped when it arrives.
     ///
     /// # Errors
     /// [`RequestError`]; after all but [`RequestError::Ended`] the next question may be asked.

@@ -10,7 +10,7 @@ use crate::tls::{TlsError, TlsOptions};
 #[cfg(feature = "websocket")]
 use crate::websocket::WebSocket;
 
-/// The reason why a URL is not an [`Endpoint`]. The application is at fault, or whoever supplied the URL.
+/// The reason why a URL is not an [`Endpoint`]. The application is at fault, or the person who supplied the URL.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum UrlError {

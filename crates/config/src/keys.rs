@@ -500,11 +500,11 @@ keys! {
         /// publish to it; they go on when a quarter is left.
         output_buffer_bytes: u32 { kind: Size<u32>, default: 256 * KIB, bounds: 16 * KIB..=1024 * MIB }
         /// The memory that clients can make the broker hold, whatever for: buffers, packets that have begun, messages that wait
-        /// or are retained, wills, connections, sessions, subscriptions. Nothing new is admitted into the last sixteenth. Into
-        /// the one before it, nothing is admitted that would stay when its client leaves. CONNECT, SUBSCRIBE and such messages
-        /// are refused with reason code 0x97, before MQTT 5.0 as far as the version has a code for it; QoS 0 is dropped, and
-        /// counted. While only the last two sixteenths are left, clients that make no progress for three seconds are
-        /// disconnected, until three sixteenths are free. Clients that have stopped in the middle of a packet are the first.
+        /// or are retained, wills, connections, sessions, subscriptions. When 15/16 of it are used, nothing new is admitted.
+        /// From 14/16 on, nothing is admitted that would stay when its client leaves, such as messages in queues. CONNECT,
+        /// SUBSCRIBE and such messages are refused with reason code 0x97, before MQTT 5.0 as far as the version has a code for
+        /// it; QoS 0 is dropped, and counted. From 14/16 on, clients that make no progress for three seconds are disconnected,
+        /// until at most 13/16 are used. Clients that have stopped in the middle of a packet are the first.
         /// Clients that hold more than 16 KiB follow. The beginnings of packets take at most about half of all memory at any
         /// time: a beginning that grows displaces beginnings of more than 1 KiB that have not grown for longest, and their
         /// clients are disconnected. No client is disconnected for its subscriptions. The subscriptions of one client therefore
@@ -667,8 +667,8 @@ keys! {
     /// The journal in `data_dir`, to which everything that must last is appended before it is acknowledged. The journal
     /// consists of numbered files, the segments. The oldest segment is reused when nothing in it is needed any more.
     pub struct Journal = "[journal]", applies Restart, given(packet_bytes: u32) {
-        /// The length of a segment while there are few: a new journal takes three or four of them. A power of two, and at
-        /// least four times `packet_bytes`.
+        /// The length of a segment while there are few: a new journal takes three of them, and a fourth when the first is
+        /// full. A power of two, and at least four times `packet_bytes`.
         segment_bytes_min: u32 {
             kind: Size<u32>,
             auto: packet_bytes.saturating_mul(4).checked_next_power_of_two().unwrap_or(1 << 30).clamp(8 * MIB, 1 << 30),
@@ -681,7 +681,8 @@ keys! {
             bounds: 64 * KIB..=1 << 30,
         }
         /// The disk space that all segments together may take. When all of it is used, requests that would need more
-        /// are refused with reason code 0x97 or have to wait, and everything that frees space is still accepted.
+        /// are refused with reason code 0x97 or have to wait. Requests that free space are carried out, but may have to wait
+        /// too.
         disk_bytes: Option<u64> {
             kind: Absent<Size<u64>>, auto: None, "half of what is free when the broker starts, and of what it has",
             bounds: u64::from(256 * KIB)..=u64::MAX >> 1,

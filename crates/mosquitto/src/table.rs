@@ -200,14 +200,14 @@ pub(crate) const DIRECTIVES: &[Directive] = &[
         Global,
         INT,
         Last,
-        Ignored("every acknowledged message is on disk already, without intervals"),
+        Ignored("what must survive a restart is on disk before it is acknowledged, without intervals"),
     ),
     new(
         "autosave_on_changes",
         Global,
         Flag,
         Last,
-        Ignored("every acknowledged message is on disk already, without intervals"),
+        Ignored("what must survive a restart is on disk before it is acknowledged, without intervals"),
     ),
     // Log and process.
     to("connection_messages", Global, Flag, Last, ""),

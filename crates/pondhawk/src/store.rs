@@ -80,7 +80,8 @@ impl Store for OnDisk {
             && let Some((file, offset)) = &report.end
         {
             tracing::warn!(
-                "cut off in {path}: a commit in {file} behind offset {offset} was not whole, nor acknowledged"
+                "cut off in {path}: an incomplete write in {file} behind offset {offset}. With durability `fsync`, nothing in \
+                 it was acknowledged"
             );
         }
         if report.discarded > 0 {

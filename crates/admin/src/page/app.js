@@ -110,7 +110,7 @@ function warnings(now, before) {
   add(now["certificates/expire_in_1_day"] + now["certificates/expire_in_7_days"] > 0, "A certificate expires within seven days. Replace its file: it is read again by itself.");
   add(now["retained messages/bytes_over_limit"] > 0, "More is retained than limits.retained_bytes allows: nothing is added.");
   add(grown("publish/messages/dropped") > 0, `${number(grown("publish/messages/dropped"))} messages were dropped since the last look. See Figures, dropped/…, for the reasons.`);
-  add(grown("slow/subscribers") > 0, "A subscriber takes nothing of what is sent to it. See Clients, state slow.");
+  add(grown("slow/subscribers") > 0, "A subscriber reads too slowly. See Clients, state slow.");
   add(grown("refused/connect") > 0, `${number(grown("refused/connect"))} clients were refused since the last look. See Figures, refused/…, and the log.`);
   add(grown("denied/publish") > 0, "Clients publish to topics that the rules forbid. The log names them.");
   return found;

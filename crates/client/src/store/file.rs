@@ -8,9 +8,9 @@ use super::SessionStore;
 
 /// A [`SessionStore`] in a file.
 ///
-/// The file is created when it is first needed. Only its owner can read it, because it contains messages. Beside it is a
-/// file with the suffix `.lock`, which prevents a second program from using the same session, and for a moment a file with
-/// the suffix `.new`.
+/// The file is created when it is first needed. Only its owner can read it, because it contains messages. Beside it is
+/// a file with the suffix `.lock`, which prevents a second program from using the same session. A file with the suffix
+/// `.new` exists for a moment while the store is rewritten.
 ///
 /// ```no_run
 /// # use pondhawk_client::{Client, ConnectError, FileStore, Options, Version};

@@ -20,9 +20,9 @@ pub(crate) use keeper::{Keeper, Restored};
 /// memory, implements these three methods.
 ///
 /// The client calls the methods on a thread on which they may block. An error ends the client with
-/// [`Ended::Store`](crate::Ended::Store), because a packet must not leave before the store has what follows from it.
+/// [`Ended::Store`](crate::Ended::Store), because a packet must not leave before its effects are in the store.
 pub trait SessionStore: Send + 'static {
-    /// Returns all bytes of the store; empty if nothing was stored.
+    /// Returns all bytes of the store; the result is empty if nothing was stored.
     ///
     /// # Errors
     /// The bytes cannot be read, or another program uses the store.

@@ -57,7 +57,8 @@ pub enum TlsError {
         /// Reason for the rejection.
         error: rustls::Error,
     },
-    /// The system has no trusted certificates; the errors that occurred while they were loaded.
+    /// The system has no trusted certificates. The list contains the errors that occurred while certificates were
+    /// loaded.
     NoSystemRoots(Vec<String>),
     /// The text is neither a host name nor an IP address.
     ServerName(String),
@@ -66,7 +67,7 @@ pub enum TlsError {
 }
 
 impl TlsError {
-    /// Returns the party at fault: always the application, or whoever configured it.
+    /// Returns the party at fault: always the application, or the person who configured it.
     #[must_use]
     pub fn fault(&self) -> Fault {
         Fault::Application

@@ -198,9 +198,8 @@ impl TlsOptions {
 
     /// **Dangerous**: accepts a certificate of any host, if a trusted authority has signed it.
     ///
-    /// Anybody with such a certificate, for any host, who is on the way to the server can read and change
-    /// everything. If the certificate has a known other name, [`server_name`](Self::server_name) is the safe
-    /// choice.
+    /// An attacker on the way to the server who has such a certificate, for any host, can read and change everything.
+    /// If the certificate has another name that you know, [`server_name`](Self::server_name) is the safe choice.
     #[must_use]
     pub fn dangerously_accept_any_host_name(mut self) -> Self {
         self.trust = Trust::AnyHostName;

@@ -26,7 +26,7 @@ const TOTALS: [(&str, &str, bool); 6] = [
 const WARNINGS: [(&str, bool, &str); 8] = [
     ("publish/messages/dropped", true, "messages are dropped: pondhawk ctl counters dropped"),
     ("refused/connect", true, "clients are refused: pondhawk ctl counters refused"),
-    ("slow/subscribers", true, "a subscriber takes nothing of what is sent to it: pondhawk ctl clients"),
+    ("slow/subscribers", true, "a subscriber reads too slowly: pondhawk ctl clients"),
     ("denied/publish", true, "clients publish to topics that the rules forbid: see the log"),
     ("journal/damaged", false, "damage was found in the journal: pondhawk journal check"),
     ("certificates/expired", false, "a certificate has expired: pondhawk certs show"),

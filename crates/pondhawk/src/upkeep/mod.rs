@@ -146,8 +146,8 @@ fn found(report: &Report) -> String {
 fn end(report: &Report) -> String {
     match &report.end {
         Some((file, offset)) if report.is_torn => format!(
-            "A write was under way when they ended, at byte {offset} of {file}. That is no damage: nothing in it was \
-             acknowledged, and the next start cuts it off.\n"
+            "A write was under way when they ended, at byte {offset} of {file}. The next start cuts it off. With durability \
+             `fsync`, nothing in it was acknowledged.\n"
         ),
         _ => String::new(),
     }
