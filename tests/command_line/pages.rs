@@ -17,11 +17,23 @@ fn pages() -> Vec<PathBuf> {
     pages
 }
 
-/// The blocks of this kind in a page.
+/// The blocks of this kind in a page. A block in a list is indented.
 fn blocks(page: &str, kind: &str) -> Vec<String> {
-    let begin = format!("```{kind}\n");
-    let blocks = page.split(&begin).skip(1).filter_map(|rest| rest.split_once("```"));
-    blocks.map(|(block, _)| block.to_owned()).collect()
+    let mut blocks = Vec::new();
+    let mut open: Option<(bool, String)> = None;
+    for line in page.lines() {
+        let fence = line.trim_start().strip_prefix("```");
+        match (&mut open, fence) {
+            (None, Some(its_kind)) => open = Some((its_kind == kind, String::new())),
+            (Some(_), Some(_)) => blocks.extend(open.take().filter(|(is_wanted, _)| *is_wanted)),
+            (Some((_, block)), None) => {
+                block.push_str(line);
+                block.push('\n');
+            }
+            (None, None) => {}
+        }
+    }
+    blocks.into_iter().map(|(_, block)| block).collect()
 }
 
 fn read(page: &Path) -> String {
@@ -118,7 +130,14 @@ fn each_command_in_the_pages_has_good_flags_and_values() {
             }
         }
     }
-    assert!(count >= 40, "{count}");
+    assert!(count >= 60, "{count}");
+}
+
+#[test]
+fn blocks_are_found_by_their_kind() {
+    let page = "a\n```\nb\n```\nc\n```sh\nd\n```\n- e\n  ```sh\n  f\n  ```\n```toml\ng\n```\n";
+    assert_eq!(blocks(page, "sh"), ["d\n", "  f\n"]);
+    assert_eq!(blocks(page, ""), ["b\n"]);
 }
 
 #[test]

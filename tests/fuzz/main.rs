@@ -7,7 +7,8 @@
 //! Half of the time, the connections use TLS. Some of their clients damage records of TLS too.
 //!
 //! usage: `fuzz-tcp [--tls] [--seconds N] [--seed N] [--connection N]`. The seed is printed; with it, and the number of a
-//! connection that is printed with a failure, the same bytes are sent again. With `--tls`, all connections use TLS.
+//! connection that is printed with a failure, the same packets are sent again: TLS has random numbers of its own. With
+//! `--tls`, all connections use TLS.
 #![forbid(unsafe_code)]
 
 mod field;
@@ -69,11 +70,12 @@ fn main() -> ExitCode {
     let outcomes: Vec<_> = plays.iter().map(|play| run.play(play)).collect();
     for (play, outcome) in plays.iter().zip(&outcomes) {
         let over = if play.is_tls { "TLS" } else { "TCP" };
+        let tls = if run.is_tls_only { " --tls" } else { "" };
         match outcome {
             Ok(connections) => println!("{connections} connections over {over}, {} shards", play.shards),
             Err(message) => {
                 println!(
-                    "error over {over}: {message}\nagain with: cargo xtask fuzz tcp --seed {}",
+                    "error over {over}: {message}\nagain with: cargo xtask fuzz tcp{tls} --seed {}",
                     run.seed
                 );
             }

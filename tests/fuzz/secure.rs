@@ -12,7 +12,7 @@ use tokio_rustls::rustls::client::Resumption;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::version::{TLS12, TLS13};
-use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore};
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, Error, RootCertStore};
 
 use crate::mutation;
 
@@ -150,8 +150,9 @@ impl Secure {
         let length = self.tls.read_tls(&mut self.socket)?;
         match self.tls.process_new_packets() {
             Ok(_) => Ok(length),
-            // An alert of the broker is the answer to damaged records.
-            Err(_) if self.is_damaged => Ok(0),
+            // An alert of the broker is the answer to damaged records. Damage in a handshake may have another answer.
+            Err(Error::AlertReceived(_)) if self.is_damaged => Ok(0),
+            Err(_) if self.is_damaged && self.tls.is_handshaking() => Ok(0),
             Err(error) => Err(io::Error::new(ErrorKind::InvalidData, error)),
         }
     }
@@ -170,7 +171,7 @@ impl Read for Secure {
                 }
                 outcome => return outcome,
             }
-            if self.receive()? == 0 {
+            if self.receive()? == 0 && self.is_damaged {
                 return Ok(0);
             }
         }

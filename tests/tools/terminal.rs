@@ -11,6 +11,8 @@ use pondhawk_tests::{Broker, Client, Options, Version};
 use tempfile::TempDir;
 
 const INTERRUPT: u8 = 3;
+/// Exit code of a program that SIGINT has ended.
+const INTERRUPTED: i32 = 128 + 2;
 
 /// A shell command at a terminal.
 struct Terminal {
@@ -50,37 +52,46 @@ impl Terminal {
         keys.write_all(&[key]).and_then(|()| keys.flush()).expect("`script` reads keys");
     }
 
-    /// Waits for the end, and returns all bytes that the terminal has received.
-    fn finish(mut self) -> String {
-        self.process.wait().expect("our own child can be waited for");
+    /// Waits for the end of the program with this code, and returns all bytes that the terminal has received.
+    fn finish(mut self, code: i32) -> String {
+        let status = self.process.wait().expect("our own child can be waited for");
         self.reading.join().expect("the reader ends");
-        String::from_utf8_lossy(&self.shown.lock().expect("nobody panics with it")).into_owned()
+        let text = String::from_utf8_lossy(&self.shown.lock().expect("nobody panics with it")).into_owned();
+        assert_eq!(status.code(), Some(code), "{text}");
+        text
     }
 }
 
-/// The lines that a person sees at the end: carriage returns and deletions of lines are obeyed, colours are ignored.
+/// The lines that a person sees at the end. Carriage returns and deletions of lines are obeyed, colours are ignored.
 fn seen(text: &str) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    let mut rest = text;
+    let mut lines: Vec<Vec<char>> = vec![Vec::new()];
+    let (mut column, mut rest) = (0, text);
     while let Some(letter) = rest.chars().next() {
         let line = lines.last_mut().expect("there is always one");
         rest = &rest[letter.len_utf8()..];
         match letter {
-            '\n' => lines.push(String::new()),
-            // A shorter text would leave the end of a longer one. No program here writes such a text without a deletion.
-            '\r' if !rest.starts_with('\n') => line.clear(),
-            '\r' => {}
+            '\n' => {
+                lines.push(Vec::new());
+                column = 0;
+            }
+            '\r' => column = 0,
             '\u{1b}' => {
                 let end = rest.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(rest.len() - 1);
-                if rest[..=end].ends_with('K') {
-                    line.clear();
+                match &rest[..=end] {
+                    "[2K" => line.fill(' '),
+                    "[K" | "[0K" => line.truncate(column),
+                    _ => {}
                 }
                 rest = &rest[end + 1..];
             }
-            _ => line.push(letter),
+            _ => {
+                line.resize(line.len().max(column + 1), ' ');
+                line[column] = letter;
+                column += 1;
+            }
         }
     }
-    lines
+    lines.iter().map(|line| line.iter().collect::<String>().trim_end().to_owned()).collect()
 }
 
 fn pondhawk() -> String {
@@ -97,7 +108,7 @@ fn colours_need_a_terminal_that_has_them() {
     for (environment, has_colours) in
         [(&[][..], true), (&[("TERM", "dumb")], false), (&[("NO_COLOR", "1")], false)]
     {
-        let shown = Terminal::start(&command, environment).finish();
+        let shown = Terminal::start(&command, environment).finish(0);
         assert!(shown.contains("depth"), "{shown}");
         assert_eq!(shown.contains("\u{1b}["), has_colours, "{environment:?}: {shown:?}");
     }
@@ -115,14 +126,15 @@ fn an_interrupted_publisher_leaves_no_progress_bar_behind() {
     let (port, from) = (broker.address().port(), fifo.display());
     let command = format!("{} pub -h 127.0.0.1 -p {port} -t pond -l -q 1 < {from}", pondhawk());
     let mut terminal = Terminal::start(&command, &[]);
-    let mut lines: File = OpenOptions::new().write(true).open(&fifo).expect("the program opens the FIFO");
-    // The bar appears after a second.
+    let mut lines: File =
+        OpenOptions::new().read(true).write(true).open(&fifo).expect("the program opens the FIFO");
+    // Opened for reading too, so that nobody waits if the program does not start. The bar appears after a second.
     while !terminal.text().contains("B/s") {
         lines.write_all(b"croak\n").expect("the program reads");
         subscriber.expect_message("pond", b"croak");
     }
     terminal.press(INTERRUPT);
-    let shown = terminal.finish();
+    let shown = terminal.finish(INTERRUPTED);
     let lines = seen(&shown);
     assert!(lines.iter().all(|line| !line.contains("B/s")), "{lines:?}");
     assert!(
@@ -134,4 +146,5 @@ fn an_interrupted_publisher_leaves_no_progress_bar_behind() {
 #[test]
 fn a_deleted_line_is_not_seen() {
     assert_eq!(seen("a\r\nb\r\u{1b}[2Kc\r\n\u{1b}[31md\u{1b}[0m"), ["a", "c", "d"]);
+    assert_eq!(seen("bar\rc"), ["car"], "a shorter text leaves the end of a longer one");
 }

@@ -216,12 +216,25 @@ pub(crate) fn semver(house: &House, revision: &str, log: &mut Log) -> Result<(),
 /// As [`semver`].
 pub(crate) fn semver_since_release(house: &House, log: &mut Log) -> Result<(), String> {
     let mut git = house.command("git");
-    let found = git.args(["describe", "--tags", "--abbrev=0", "--match", "v[0-9]*"]).output();
-    let found = found.map_err(|error| format!("cannot run git: {error}"))?;
-    if found.status.success() {
-        return semver(house, String::from_utf8_lossy(&found.stdout).trim(), log);
+    git.args([
+        "tag",
+        "--list",
+        "v[0-9]*",
+        "--merged",
+        "HEAD",
+        "--no-contains",
+        "HEAD",
+        "--sort",
+        "-v:refname",
+    ]);
+    let found = git.output().map_err(|error| format!("cannot run git: {error}"))?;
+    if !found.status.success() {
+        return Err(format!("git tag: {}", String::from_utf8_lossy(&found.stderr)));
     }
-    log.note("there is no tag such as v0.1.0, and so no release to compare with");
+    if let Some(tag) = String::from_utf8_lossy(&found.stdout).lines().next() {
+        return semver(house, tag.trim(), log);
+    }
+    log.note("there is no earlier tag such as v0.1.0, and so no release to compare with");
     Ok(())
 }
 

@@ -1,7 +1,6 @@
 //! The schemes of all users, and the work that makes a wrong password cost the same for everybody.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::{Mechanism, PasswordHash, Scheme, Secret};
 
@@ -23,6 +22,21 @@ pub(crate) struct Kind {
     pub(crate) scheme: Scheme,
     /// Length of the salt, in bytes.
     pub(crate) salt_bytes: usize,
+}
+
+impl Kind {
+    /// A text for the kind, which is the same in each version of the program: invented salts follow from it.
+    fn text(self) -> String {
+        let salt_bytes = self.salt_bytes;
+        match self.scheme {
+            Scheme::Sha512 => format!("6 {salt_bytes}"),
+            Scheme::Pbkdf2 { rounds } => format!("7 {rounds} {salt_bytes}"),
+            Scheme::ScramSha256 { rounds } => format!("scram {rounds} {salt_bytes}"),
+            Scheme::Argon2id { memory_kib, passes, lanes } => {
+                format!("argon2id {memory_kib} {passes} {lanes} {salt_bytes}")
+            }
+        }
+    }
 }
 
 impl Schemes {
@@ -65,14 +79,12 @@ impl Schemes {
     /// takes names over, and all other names keep theirs: a name that changed with each new user would be known as no user's.
     /// The shares are powers of two, so that few new users change one.
     pub(crate) fn decoy(&self, mechanism: Mechanism, name: &str, secret: &Secret) -> Option<Kind> {
-        let number = mechanism.number(secret, name);
         let serving = self.users.iter().filter(|(kind, _)| mechanism.rounds(kind.scheme).is_some());
         let draw = |kind: &Kind, users: usize| {
-            let mut hasher = DefaultHasher::new();
-            (number, format!("{kind:?}")).hash(&mut hasher);
-            // Weighted rendezvous hashing: the draw is between 0 and 1, and not 0.
-            let drawn = (hasher.finish() >> 11) as f64 / (1_u64 << 53) as f64 + f64::EPSILON;
-            users.next_power_of_two() as f64 / -drawn.min(1.0 - f64::EPSILON).ln()
+            let number = mechanism.number(secret, &format!("{} and {name}", kind.text()));
+            // Weighted rendezvous hashing: the draw is between 0 and 1, and neither of them.
+            let drawn = ((number >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+            users.next_power_of_two() as f64 / -drawn.ln()
         };
         let drawn = serving.map(|(kind, users)| (draw(kind, *users), *kind));
         drawn.max_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, kind)| kind)
@@ -129,6 +141,27 @@ mod tests {
         let mut all = Schemes::default();
         schemes.iter().for_each(|scheme| all.add(&PasswordHash::decoy(*scheme)));
         all
+    }
+
+    #[test]
+    fn invented_kinds_are_as_frequent_as_those_of_users_and_stay_when_users_are_added() {
+        let kinds = |weak: usize, strong: usize| {
+            let all = [vec![WEAK; weak], vec![PBKDF2; strong]].concat();
+            let schemes = of(&all);
+            let kind = |number: usize| {
+                let secret = Secret::new([7; Secret::BYTES]);
+                schemes.decoy(Mechanism::Sha512, &format!("name {number}"), &secret).expect("a kind").scheme
+            };
+            (0..1_000).map(kind).collect::<Vec<_>>()
+        };
+        let before = kinds(5, 5);
+        let weak = before.iter().filter(|scheme| **scheme == WEAK).count();
+        assert!((400..600).contains(&weak), "{weak}");
+        assert_eq!(kinds(6, 5), before, "one user more");
+        let after = kinds(17, 5);
+        assert!(after.iter().zip(&before).all(|(after, before)| after == before || *after == WEAK));
+        let weak = after.iter().filter(|scheme| **scheme == WEAK).count();
+        assert!((720..880).contains(&weak), "32 to 8: {weak}");
     }
 
     /// The costs of a wrong password, for each function.

@@ -4,7 +4,7 @@
 //! for longest. A client that is still sending its packet is therefore served, and the clients that stopped in the middle
 //! of a packet make room for it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use base::{ConnectionId, Purpose};
 
@@ -100,6 +100,35 @@ impl Beginnings {
     }
 }
 
+/// Bytes behind CONNECT packets whose passwords are being checked.
+#[derive(Debug, Default)]
+pub(crate) struct BehindLogins {
+    by_connection: HashMap<ConnectionId, usize>,
+    by_size: BTreeSet<(usize, u32, u32)>,
+    /// All of them together, in bytes.
+    bytes: usize,
+}
+
+impl BehindLogins {
+    fn note(&mut self, id: ConnectionId, bytes: usize) {
+        self.forget(id);
+        self.by_connection.insert(id, bytes);
+        self.by_size.insert((bytes, id.slot, id.generation));
+        self.bytes += bytes;
+    }
+
+    pub(crate) fn forget(&mut self, id: ConnectionId) {
+        if let Some(bytes) = self.by_connection.remove(&id) {
+            self.by_size.remove(&(bytes, id.slot, id.generation));
+            self.bytes -= bytes;
+        }
+    }
+
+    fn largest(&self) -> Option<ConnectionId> {
+        self.by_size.last().map(|(_, slot, generation)| ConnectionId { slot: *slot, generation: *generation })
+    }
+}
+
 impl Shard {
     /// A connection was read, and this many bytes were not consumed. `is_new`: they belong to another packet than the
     /// last time. Returns whether the connection is still there.
@@ -149,7 +178,8 @@ impl Shard {
     }
 
     /// Notes bytes behind a CONNECT whose password is being checked. A service that does not answer keeps the bytes of all
-    /// clients that wait for it: the clients that have waited longest make room. Returns whether the connection is still there.
+    /// clients that wait for it. If these are too many for the process, and more than the part of this shard, the clients with
+    /// the most bytes make room. Returns whether the connection is still there.
     fn note_behind_login(
         &mut self,
         id: ConnectionId,
@@ -159,19 +189,21 @@ impl Shard {
         let Some(client) = self.clients.get_mut(id) else { return true };
         client.has_beginning = true;
         self.beginnings.forget(id);
-        self.behind_logins.note(id, bytes, true);
-        let bytes_max = self.tally.budget().limit_bytes() / PART_BEHIND_LOGINS;
-        while self.behind_logins.bytes() > bytes_max
-            && let Some((oldest, _)) = self.behind_logins.oldest()
-        {
-            self.behind_logins.forget(oldest);
+        self.behind_logins.note(id, bytes);
+        loop {
+            let budget = self.tally.budget();
+            let is_much = self.behind_logins.bytes > budget.limit_bytes() / PART_BEHIND_LOGINS;
+            let is_short = budget.is_tight() || budget.is_crowded_by(Purpose::Partials);
+            let Some(largest) = self.behind_logins.largest().filter(|_| is_much && is_short) else {
+                return true;
+            };
+            self.behind_logins.forget(largest);
             let why = "the password of the client is still being checked, and others need the memory for the bytes behind it";
-            self.end_for_memory(oldest, why, to);
-            if oldest == id {
+            self.end_for_memory(largest, why, to);
+            if largest == id {
                 return false;
             }
         }
-        true
     }
 
     /// Ends the connections whose beginnings have not grown for longest, until as many bytes are free as the beginning of

@@ -204,14 +204,24 @@ impl Shard {
     /// way, the oldest first: a client answers within a round trip, and one that does not must not keep the memory of logins.
     /// Returns whether there is room.
     pub(super) fn make_room_for_login(&mut self, bytes: usize, to: &mut Outside<'_, impl Effects>) -> bool {
-        for _ in 0..DISPLACED_AT_A_TIME {
-            if self.has_memory_for_login(bytes) {
-                return true;
-            }
-            let is_large = bytes > SMALL_LOGIN_BYTES && !self.tally.budget().is_tight();
-            if !is_large || !self.displace_exchange(to) {
-                return false;
-            }
+        if self.has_memory_for_login(bytes) {
+            return true;
+        }
+        let budget = self.tally.budget();
+        if bytes <= SMALL_LOGIN_BYTES || budget.is_tight() {
+            return false;
+        }
+        let waiting_bytes = budget.held_bytes(Purpose::Logins) + bytes;
+        let mut missing = waiting_bytes.saturating_sub(budget.limit_bytes() / LOGINS_PART);
+        // The memory may be that of other shards: nobody gives way for nothing.
+        let asked = self.asked.iter().take(DISPLACED_AT_A_TIME).filter(|(id, _)| self.is_asked(*id));
+        if asked.map(|(_, will_bytes)| will_bytes).sum::<usize>() < missing {
+            return false;
+        }
+        while missing > 0
+            && let Some(freed) = self.displace_exchange(to)
+        {
+            missing = missing.saturating_sub(freed);
         }
         self.has_memory_for_login(bytes)
     }
@@ -238,6 +248,8 @@ impl Shard {
 
     /// The password of a CONNECT was checked.
     pub(crate) fn checked(&mut self, id: ConnectionId, checked: Checked, to: &mut Outside<'_, impl Effects>) {
+        // A client that is let in makes room for no other login.
+        self.behind_logins.forget(id);
         if self.proof_checked(id, &checked, to) {
             return;
         }

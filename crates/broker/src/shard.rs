@@ -11,7 +11,7 @@ use protocol::{Command, Durability, Publish, Reply};
 use session::{Request, Session, Settings, Terms};
 use wire::{Decoded, DisconnectReason, Packet, ReasonCode, Violation, brief_acknowledgement, decode};
 
-use crate::beginnings::Beginnings;
+use crate::beginnings::{Beginnings, BehindLogins};
 use crate::client::{Client, Clients};
 use crate::drain::Draining;
 use crate::effects::Outside;
@@ -69,9 +69,10 @@ pub struct Shard {
     pub(crate) relief: Relief,
     pub(crate) beginnings: Beginnings,
     /// Bytes behind CONNECT packets whose passwords are being checked.
-    pub(crate) behind_logins: Beginnings,
-    /// Exchanges of SCRAM that wait for their clients and have a large will, the oldest first. Some may have ended.
-    pub(crate) asked: VecDeque<ConnectionId>,
+    pub(crate) behind_logins: BehindLogins,
+    /// Exchanges of SCRAM that wait for their clients and have a large will, the oldest first, with the bytes of the will. Some
+    /// may have ended.
+    pub(crate) asked: VecDeque<(ConnectionId, usize)>,
     pub(crate) steps: u64,
     /// Memory of this shard in the account of the process, without the buffers of connections.
     pub(crate) tally: Tally,
@@ -186,7 +187,7 @@ impl Shard {
             judge: Judge::default(),
             relief: Relief::default(),
             beginnings: Beginnings::default(),
-            behind_logins: Beginnings::default(),
+            behind_logins: BehindLogins::default(),
             asked: VecDeque::new(),
             steps: 0,
             tally: Tally::new(Arc::default()),

@@ -91,20 +91,33 @@ impl Shard {
         let Some(client) = self.clients.get_mut(id) else { return };
         let begun = client.aside_mut().and_then(|aside| aside.authenticating.take());
         let data = step.data.map_or(&[][..], Binary::as_bytes);
-        if begun.is_none() {
-            // Without success, the exchange is refused.
-            self.make_room_for_login(claim.as_ref().map_or(0, Claim::will_bytes), to);
-        }
         match begun.map(|begun| *begun) {
             Some(Authenticating { stage: Stage::Asked(exchange), claim, identity, .. }) => {
                 self.prove(id, (exchange, data), claim, identity, to);
             }
-            _ => match self.begin_exchange(id, step, claim.as_ref(), to) {
+            _ => match self.begin_exchange_with_room(id, step, claim.as_ref(), to) {
                 Ok((exchange, identity, answer)) => {
                     self.ask_for_proof(id, (exchange, &answer), claim, identity, to);
                 }
                 Err(stranger) => self.refuse_proof(id, stranger, claim, to),
             },
+        }
+    }
+
+    /// Handles the first message of an exchange. If only memory is missing, older exchanges make room.
+    fn begin_exchange_with_room(
+        &mut self,
+        id: ConnectionId,
+        step: &AuthenticationStep<'_>,
+        claim: Option<&Claim>,
+        to: &mut Outside<'_, impl Effects>,
+    ) -> Result<(Exchange, Identity, String), Stranger> {
+        match self.begin_exchange(id, step, claim, to) {
+            Err(stranger) if stranger.why == NO_MEMORY.why => {
+                let has_room = self.make_room_for_login(claim.map_or(0, Claim::will_bytes), to);
+                if has_room { self.begin_exchange(id, step, claim, to) } else { Err(stranger) }
+            }
+            begun => begun,
         }
     }
 
@@ -168,8 +181,9 @@ impl Shard {
         to: &mut Outside<'_, impl Effects>,
     ) {
         let charges = self.charge_exchange(exchange.size_bytes(), claim.as_ref());
-        if claim.as_ref().is_some_and(|claim| claim.will_bytes() > SMALL_LOGIN_BYTES) {
-            self.note_asked(id, to);
+        let will_bytes = claim.as_ref().map_or(0, Claim::will_bytes);
+        if will_bytes > SMALL_LOGIN_BYTES {
+            self.note_asked(id, will_bytes, to);
         }
         let begun =
             Authenticating { claim, stage: Stage::Asked(exchange), identity, _wish: None, _charges: charges };
@@ -210,26 +224,28 @@ impl Shard {
     }
 
     /// Notes that an exchange waits for its client, with a will that takes memory.
-    fn note_asked(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
-        while self.asked.front().is_some_and(|oldest| !self.is_asked(*oldest)) {
-            self.asked.pop_front();
-        }
+    fn note_asked(&mut self, id: ConnectionId, will_bytes: usize, to: &mut Outside<'_, impl Effects>) {
         if self.asked.len() >= ASKED_MAX {
+            let mut asked = std::mem::take(&mut self.asked);
+            asked.retain(|(id, _)| self.is_asked(*id));
+            self.asked = asked;
+        }
+        while self.asked.len() >= ASKED_MAX {
             self.displace_exchange(to);
         }
-        self.asked.push_back(id);
+        self.asked.push_back((id, will_bytes));
     }
 
     /// Whether the server has asked a client for its proof, and the client was not let in before.
-    fn is_asked(&self, id: ConnectionId) -> bool {
+    pub(super) fn is_asked(&self, id: ConnectionId) -> bool {
         let Some(client) = self.clients.get(id) else { return false };
         let begun = client.aside().authenticating.as_ref();
         begun.is_some_and(|begun| matches!(begun.stage, Stage::Asked(_)) && begun.claim.is_some())
     }
 
-    /// Ends the exchange that has waited for its client longest. Returns whether there is one.
-    pub(super) fn displace_exchange(&mut self, to: &mut Outside<'_, impl Effects>) -> bool {
-        while let Some(id) = self.asked.pop_front() {
+    /// Ends the exchange that has waited for its client longest. Returns the bytes of its will, if there is one.
+    pub(super) fn displace_exchange(&mut self, to: &mut Outside<'_, impl Effects>) -> Option<usize> {
+        while let Some((id, will_bytes)) = self.asked.pop_front() {
             if !self.is_asked(id) {
                 continue;
             }
@@ -238,9 +254,9 @@ impl Shard {
             let Authenticating { claim, _charges: charges, .. } = *begun;
             drop(charges);
             self.refuse_proof(id, NO_MEMORY, claim, to);
-            return true;
+            return Some(will_bytes);
         }
-        false
+        None
     }
 
     /// Charges an exchange, of which a connection has one at a time and which has a bound, and the will that waits for its end.

@@ -128,24 +128,28 @@ fn large_wills_that_wait_for_the_check_of_a_password_are_bounded() {
 /// A service that does not answer keeps all of them waiting.
 #[test]
 fn bytes_behind_connect_are_bounded_while_passwords_are_checked() {
-    let limit_bytes = 4 << 20;
+    let limit_bytes = 2 << 20;
     let mut world = World::with_budget(1, settings(), Budget::new(limit_bytes));
     world.replace_realms(realms(&["ann", "bob"], OPEN));
-    // The beginning of a PUBLISH with 30,000 bytes.
-    let behind = [&b"\x30\xB0\xEA\x01\0\x01t"[..], &[b'x'; 20_000]].concat();
-    let peers: Vec<Peer> = (0..50)
-        .map(|_| {
-            let peer = world.accept(0, Version::V5);
-            let mut bytes = crate::world::bytes(&connect(Version::V5, "ann", "wrong").into(), Version::V5);
-            bytes.extend(&behind);
-            world.feed(peer, &bytes);
-            peer
-        })
-        .collect();
-    let open = peers.iter().filter(|peer| !world.socket(**peer).closed).count();
-    assert_eq!(open, limit_bytes / 64 / behind.len(), "the last ones");
-    assert!(!world.socket(peers[49]).closed);
-    assert_eq!(world.total(|counters| counters.ended_memory.value()), 50 - open as u64);
+    let wait = |world: &mut World, bytes: usize| {
+        // The beginning of a PUBLISH with 30,000 bytes.
+        let mut behind = crate::world::bytes(&connect(Version::V5, "ann", "wrong").into(), Version::V5);
+        behind.extend(b"\x30\xB0\xEA\x01\0\x01t");
+        behind.resize(behind.len() + bytes, b'x');
+        let peer = world.accept(0, Version::V5);
+        world.feed(peer, &behind);
+        peer
+    };
+    let peers: Vec<Peer> = (0..100).map(|_| wait(&mut world, 15_000)).collect();
+    let ended = |world: &mut World| peers.iter().filter(|peer| world.socket(**peer).closed).count();
+    let ended_before = ended(&mut world);
+    assert!(world.budget.held_bytes(Purpose::Partials) <= limit_bytes / 2 + 2 * 15_000);
+    assert!((20..50).contains(&ended_before), "{ended_before}");
+    assert_eq!(world.total(|counters| counters.ended_memory.value()), ended_before as u64);
+    let greedy = wait(&mut world, 25_000);
+    let modest = wait(&mut world, 2_000);
+    let is_closed = [greedy, modest].map(|peer| world.socket(peer).closed);
+    assert_eq!(is_closed, [true, false], "the one with the most bytes makes room");
     come(&mut world, 0, Version::V5, "bob");
     world.assert_account();
 }

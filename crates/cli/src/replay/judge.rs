@@ -202,7 +202,7 @@ impl Judge {
             None => drop(self.overdue.add(all, subject, noted)),
         }
         if self.expected.len() > UNMATCHED_MAX {
-            self.give_up();
+            self.set_overdue();
         }
         while self.overdue.len() > UNMATCHED_MAX
             && let Some((all, _, oldest)) = self.overdue.take_oldest()

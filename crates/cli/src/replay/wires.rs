@@ -49,16 +49,18 @@ pub(super) struct Wire {
     pub(super) is_unproved: bool,
     /// The server has accepted the client, which sends whole packets. The player may then send PINGREQ.
     pub(super) may_ping: bool,
+    /// An answer to such a PINGREQ did not come in time. The player sends no further one until the answer comes.
+    pub(super) owes_pong: bool,
     /// The server's Topic Alias Maximum.
     pub(super) topic_alias_max: u16,
 }
 
 impl Wire {
-    /// Stops waiting for the answers to the player's own PINGREQ packets, and sends no further ones. Returns their number.
+    /// Stops waiting for the answers to the player's own PINGREQ packets. Returns their number.
     pub(super) fn give_up_pings(&mut self) -> usize {
         let own = self.pings.iter_mut().filter(|ping| **ping == Ping::Own);
         let count = own.map(|ping| *ping = Ping::GivenUp).count();
-        self.may_ping &= count == 0;
+        self.owes_pong |= count > 0;
         count
     }
 
@@ -81,6 +83,7 @@ impl Wire {
             pings: VecDeque::new(),
             is_unproved: false,
             may_ping: false,
+            owes_pong: false,
             topic_alias_max: 0,
         })
     }

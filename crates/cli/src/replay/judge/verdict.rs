@@ -75,15 +75,24 @@ impl Judge {
 
     /// Gives up waiting for packets that have not arrived in time.
     pub(crate) fn give_up(&mut self) {
+        let late: HashSet<u64> = self.set_overdue();
+        for connection in late {
+            if let Some(link) = self.links.get_mut(&connection) {
+                link.failures += 1;
+            }
+        }
+    }
+
+    /// Waits for no expected packet any more. Returns the connections that have some.
+    pub(super) fn set_overdue(&mut self) -> HashSet<u64> {
         let mut late = HashSet::new();
         while let Some((all, subject, mut noted)) = self.expected.take_oldest() {
-            if let Some(link) = self.links.get_mut(&noted.connection) {
-                noted.is_optional |= link.is_ignored;
-                link.failures += u32::from(late.insert(noted.connection));
-            }
+            late.insert(noted.connection);
+            noted.is_optional |= self.links.get(&noted.connection).is_some_and(|link| link.is_ignored);
             // The hashes stay the same, and so a late packet is still found.
             self.overdue.add(all, subject, noted);
         }
+        late
     }
 
     /// Ends the comparison, and returns the report.

@@ -177,10 +177,20 @@ mod tests {
 
     #[test]
     fn a_name_has_one_spelling() {
-        for plain in ["frog", "toad, the second", "f*", "a=b", "FROG"] {
+        for plain in ["frog", "toad, the second", "f*", "a=b", "FROG", "fr\u{f6}sch"] {
             assert!(is_plain(plain), "{plain:?}");
         }
-        for odd in [" frog", "frog ", "a  b", "fr\u{f6}sch", "\u{ff46}rog", "frog\u{ad}", "fr\0g", "a\tb"] {
+        for odd in [
+            " frog",
+            "frog ",
+            "a  b",
+            "fro\u{308}sch",
+            "\u{ff46}rog",
+            "\u{fb01}sh",
+            "frog\u{ad}",
+            "fr\0g",
+            "a\tb",
+        ] {
             assert!(!is_plain(odd), "{odd:?}");
         }
     }
