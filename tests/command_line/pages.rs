@@ -57,8 +57,10 @@ fn each_configuration_in_the_pages_is_good() {
 
 /// The commands of a block, without what a shell does with their output. A backslash joins lines.
 fn commands(block: &str) -> Vec<Vec<String>> {
-    let joined = block.replace("\\\n", " ");
-    let commands = joined.lines().flat_map(|line| {
+    let joined = block.split("\\\n").map(str::trim).collect::<Vec<_>>().join(" ");
+    // In a list of commands, blanks stand in front of what each does.
+    let lines = joined.lines().filter_map(|line| line.trim_start().split("  ").next());
+    let commands = lines.flat_map(|line| {
         let mut commands = vec![Vec::new()];
         for word in shell_words(line) {
             match word.as_str() {
@@ -118,7 +120,12 @@ fn each_command_in_the_pages_has_good_flags_and_values() {
         for block in [blocks(&text, "sh"), blocks(&text, "console"), blocks(&text, "")].concat() {
             for words in commands(&block) {
                 // Synopses have places for values.
-                if words.iter().any(|word| word.contains('…') || word.starts_with(['[', '<'])) {
+                let is_place = |word: &String| {
+                    word.contains('…')
+                        || word.starts_with(['[', '<'])
+                        || word.len() > 1 && word.chars().all(|letter| letter.is_ascii_uppercase())
+                };
+                if words.iter().any(is_place) {
                     continue;
                 }
                 let mut arguments: Vec<_> = words.iter().map(String::as_str).collect();

@@ -38,13 +38,15 @@ fn a_message_after_the_end_of_a_taken_over_session_is_missing_and_not_in_doubt()
     for (step, connection) in [(10, 2), (20, 3)] {
         at(&mut judge, step);
         connect_for(&mut judge, connection, "subscriber", Version::V3_1_1, false);
+        at(&mut judge, step + 1);
         if connection == 3 {
             both(&mut judge, 2, Seen::end());
+            at(&mut judge, step + 2);
         }
-        at(&mut judge, step + 1);
         both(&mut judge, connection, seen(CONNACK));
+        at(&mut judge, step + 3);
         subscribe(&mut judge, connection);
-        at(&mut judge, step + 2);
+        at(&mut judge, step + 4);
         both(&mut judge, connection, seen(SUBACK));
     }
     at(&mut judge, 40);
