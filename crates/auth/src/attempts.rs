@@ -47,9 +47,7 @@ impl Origin {
     pub fn network(self) -> Self {
         if self.is_alone() { self } else { Self(self.0 & !0xffff) }
     }
-}
 
-impl Origin {
     /// Whether the origin is its own network: an address of IPv4, or a user of this machine.
     fn is_alone(self) -> bool {
         let is_ipv4 = self.0 >> 32 == 0;
@@ -77,118 +75,131 @@ impl From<IpAddr> for Origin {
 
 /// Wrong passwords of late. Each user has 30 of them from an address, and gets one back each second. All users of an address
 /// have 300, and get ten back each second. With none left, the broker refuses a password without a check, unless it was right
-/// before. All origins of a network of IPv6 (48 bits) have ten times these numbers together. It compares 100 passwords of an address for each user with those, and five more each second; for all users, 1,000
+/// before. It compares 100 passwords of an address for each user with those, and five more each second; for all users, 1,000
 /// and 100 more each second. Passwords that were right before do not count. With no comparison left, it refuses all passwords
 /// of a suspect address, and compares none of another address, so that nobody guesses faster what others have logged in with.
+/// All addresses of a network of IPv6 (48 bits) have ten times these numbers together.
 ///
 /// An address is suspect for five minutes after a wrong password. At most 65,536 addresses have an entry, and as many pairs
-/// of an address and a user. When there are more, the entry whose first wrong password is the oldest is forgotten.
+/// of an address and a user. When there are more, the entry whose first wrong password is the oldest is forgotten. The same
+/// numbers hold for networks.
 #[derive(Debug)]
 pub struct Attempts {
-    by_origin: Table<Origin>,
-    by_user: Table<(Origin, u64)>,
-    looks_by_origin: Table<Origin>,
-    looks_by_user: Table<(Origin, u64)>,
-    /// The same four for networks that have several origins.
-    by_network: Table<Origin>,
-    by_network_user: Table<(Origin, u64)>,
-    looks_by_network: Table<Origin>,
-    looks_by_network_user: Table<(Origin, u64)>,
+    of_origins: Counts,
+    of_networks: Counts,
 }
 
-impl Default for Attempts {
-    fn default() -> Self {
+/// The counts of one kind of place: of origins, or of networks with several origins.
+#[derive(Debug)]
+struct Counts {
+    wrong: Pair,
+    looks: Pair,
+}
+
+impl Counts {
+    /// The counts with this many times the numbers of an origin. An entry of a wrong password is kept for a time.
+    fn new(times: u32, kept_ms: u64) -> Self {
+        let table = |free: u32, regain_ms: u64| (free * times, regain_ms / u64::from(times));
         Self {
-            by_origin: Table::new(ADDRESS_FREE, ADDRESS_REGAIN_MS, SUSPECT_MS),
-            by_user: Table::new(FREE, REGAIN_MS, 0),
-            looks_by_origin: Table::new(ADDRESS_LOOKS_FREE, ADDRESS_LOOKS_REGAIN_MS, 0),
-            looks_by_user: Table::new(LOOKS_FREE, LOOKS_REGAIN_MS, 0),
-            by_network: Table::of_network(ADDRESS_FREE, ADDRESS_REGAIN_MS),
-            by_network_user: Table::of_network(FREE, REGAIN_MS),
-            looks_by_network: Table::of_network(ADDRESS_LOOKS_FREE, ADDRESS_LOOKS_REGAIN_MS),
-            looks_by_network_user: Table::of_network(LOOKS_FREE, LOOKS_REGAIN_MS),
+            wrong: Pair::new(table(ADDRESS_FREE, ADDRESS_REGAIN_MS), table(FREE, REGAIN_MS), kept_ms),
+            looks: Pair::new(
+                table(ADDRESS_LOOKS_FREE, ADDRESS_LOOKS_REGAIN_MS),
+                table(LOOKS_FREE, LOOKS_REGAIN_MS),
+                0,
+            ),
         }
     }
 }
 
+/// A count for all users of a place, and one for each user.
+#[derive(Debug)]
+struct Pair {
+    all: Table<Origin>,
+    each: Table<(Origin, u64)>,
+}
+
+impl Pair {
+    fn new(all: (u32, u64), each: (u32, u64), kept_ms: u64) -> Self {
+        Self { all: Table::new(all.0, all.1, kept_ms), each: Table::new(each.0, each.1, 0) }
+    }
+
+    fn has_left(&self, place: Origin, user: u64, now_ms: u64) -> bool {
+        self.all.has_left(&place, now_ms) && self.each.has_left(&(place, user), now_ms)
+    }
+
+    fn add(&mut self, place: Origin, user: u64, now_ms: u64) {
+        self.all.add(place, now_ms);
+        self.each.add((place, user), now_ms);
+    }
+}
+
+impl Default for Attempts {
+    fn default() -> Self {
+        Self { of_origins: Counts::new(1, SUSPECT_MS), of_networks: Counts::new(NETWORK_TIMES, 0) }
+    }
+}
+
 impl Attempts {
+    /// The counts that an origin has part in.
+    fn of(&self, origin: Origin) -> impl Iterator<Item = (&Counts, Origin)> {
+        let network = (!origin.is_alone()).then(|| (&self.of_networks, origin.network()));
+        [(&self.of_origins, origin)].into_iter().chain(network)
+    }
+
+    fn of_mut(&mut self, origin: Origin) -> impl Iterator<Item = (&mut Counts, Origin)> {
+        let network = (!origin.is_alone()).then(|| (&mut self.of_networks, origin.network()));
+        [(&mut self.of_origins, origin)].into_iter().chain(network)
+    }
+
     /// Whether a password from this address for this user is checked. The user is a [number](crate::Check::number).
     #[must_use]
     pub fn may_try(&self, origin: Origin, user: u64, now_ms: u64) -> bool {
-        let of_network = network_of(origin).is_none_or(|network| {
-            self.by_network.has_left(&network, now_ms)
-                && self.by_network_user.has_left(&(network, user), now_ms)
-        });
-        of_network
-            && self.by_origin.has_left(&origin, now_ms)
-            && self.by_user.has_left(&(origin, user), now_ms)
+        self.of(origin).all(|(counts, place)| counts.wrong.has_left(place, user, now_ms))
     }
 
     /// Whether a password from this address for this user is compared with those that were right before. Otherwise the password
     /// is one that nobody knows.
     #[must_use]
     pub fn may_look(&self, origin: Origin, user: u64, now_ms: u64) -> bool {
-        let of_network = network_of(origin).is_none_or(|network| {
-            self.looks_by_network.has_left(&network, now_ms)
-                && self.looks_by_network_user.has_left(&(network, user), now_ms)
-        });
-        of_network
-            && self.looks_by_origin.has_left(&origin, now_ms)
-            && self.looks_by_user.has_left(&(origin, user), now_ms)
+        self.of(origin).all(|(counts, place)| counts.looks.has_left(place, user, now_ms))
     }
 
     /// Whether a password from this address for this user is refused, although it may have been right before.
     #[must_use]
     pub fn are_spent(&self, origin: Origin, user: u64, now_ms: u64) -> bool {
-        let is_network_suspect =
-            || network_of(origin).is_some_and(|network| self.by_network.is_kept(&network, now_ms));
-        !self.may_look(origin, user, now_ms) && (self.is_suspect(origin, now_ms) || is_network_suspect())
+        let is_suspect = || self.of(origin).any(|(counts, place)| counts.wrong.all.is_kept(&place, now_ms));
+        !self.may_look(origin, user, now_ms) && is_suspect()
     }
 
     /// Notes a password that was compared with those that were right before, and is none of them. It counts whether it is then
     /// checked or not: passwords that give way to others in a line would be guesses without a limit.
     pub fn was_unknown(&mut self, origin: Origin, user: u64, now_ms: u64) {
-        self.looks_by_origin.add(origin, now_ms);
-        self.looks_by_user.add((origin, user), now_ms);
-        if let Some(network) = network_of(origin) {
-            self.looks_by_network.add(network, now_ms);
-            self.looks_by_network_user.add((network, user), now_ms);
-        }
+        self.of_mut(origin).for_each(|(counts, place)| counts.looks.add(place, user, now_ms));
     }
 
     /// Whether a wrong password has come from this address in the last five minutes. The passwords of other addresses are
     /// checked first.
     #[must_use]
     pub fn is_suspect(&self, origin: Origin, now_ms: u64) -> bool {
-        self.by_origin.is_kept(&origin, now_ms)
+        self.of_origins.wrong.all.is_kept(&origin, now_ms)
     }
 
     /// Notes a wrong password.
     pub fn was_wrong(&mut self, origin: Origin, user: u64, now_ms: u64) {
-        self.by_origin.add(origin, now_ms);
-        self.by_user.add((origin, user), now_ms);
-        if let Some(network) = network_of(origin) {
-            self.by_network.add(network, now_ms);
-            self.by_network_user.add((network, user), now_ms);
-        }
+        self.of_mut(origin).for_each(|(counts, place)| counts.wrong.add(place, user, now_ms));
     }
 
     /// Number of addresses with an entry.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.by_origin.entries.len()
+        self.of_origins.wrong.all.entries.len()
     }
 
     /// Whether no address has an entry.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.by_origin.entries.is_empty()
+        self.of_origins.wrong.all.entries.is_empty()
     }
-}
-
-/// The network of an origin that may have others beside it.
-fn network_of(origin: Origin) -> Option<Origin> {
-    (!origin.is_alone()).then(|| origin.network())
 }
 
 /// Counts that fall with time.
@@ -213,11 +224,6 @@ struct Wrong {
 impl<Key: Copy + Eq + Hash> Table<Key> {
     fn new(free: u32, regain_ms: u64, kept_ms: u64) -> Self {
         Self { entries: HashMap::new(), order: VecDeque::new(), free, regain_ms, kept_ms }
-    }
-
-    /// The table for networks, beside one with these numbers for origins.
-    fn of_network(free: u32, regain_ms: u64) -> Self {
-        Self::new(free * NETWORK_TIMES, regain_ms / u64::from(NETWORK_TIMES), 0)
     }
 
     fn count(&self, key: &Key, now_ms: u64) -> u32 {
@@ -419,15 +425,20 @@ mod tests {
             attempts.was_wrong(IpAddr::from(number.to_be_bytes()).into(), 1, 0);
             attempts.was_unknown(IpAddr::from(number.to_be_bytes()).into(), 1, 0);
         }
-        let looks = (attempts.looks_by_origin.entries.len(), attempts.looks_by_user.entries.len());
+        let looks =
+            (attempts.of_origins.looks.all.entries.len(), attempts.of_origins.looks.each.entries.len());
         assert_eq!(looks, (ENTRIES_MAX, ENTRIES_MAX));
-        assert_eq!((attempts.len(), attempts.by_origin.order.len()), (ENTRIES_MAX, ENTRIES_MAX));
+        assert_eq!((attempts.len(), attempts.of_origins.wrong.all.order.len()), (ENTRIES_MAX, ENTRIES_MAX));
         assert_eq!(
-            (attempts.by_user.entries.len(), attempts.by_user.order.len()),
+            (attempts.of_origins.wrong.each.entries.len(), attempts.of_origins.wrong.each.order.len()),
             (ENTRIES_MAX, ENTRIES_MAX)
         );
         let later = SUSPECT_MS;
         (0..ENTRIES_MAX).for_each(|_| attempts.was_wrong(origin("192.0.2.1"), 1, later));
-        assert_eq!((attempts.len(), attempts.by_user.entries.len()), (1, 1), "nothing is left of the others");
+        assert_eq!(
+            (attempts.len(), attempts.of_origins.wrong.each.entries.len()),
+            (1, 1),
+            "nothing is left of the others"
+        );
     }
 }

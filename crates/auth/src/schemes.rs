@@ -25,17 +25,22 @@ pub(crate) struct Kind {
 }
 
 impl Kind {
-    /// A text for the kind, which is the same in each version of the program: invented salts follow from it.
-    fn text(self) -> String {
-        let salt_bytes = self.salt_bytes;
-        match self.scheme {
-            Scheme::Sha512 => format!("6 {salt_bytes}"),
-            Scheme::Pbkdf2 { rounds } => format!("7 {rounds} {salt_bytes}"),
-            Scheme::ScramSha256 { rounds } => format!("scram {rounds} {salt_bytes}"),
-            Scheme::Argon2id { memory_kib, passes, lanes } => {
-                format!("argon2id {memory_kib} {passes} {lanes} {salt_bytes}")
-            }
-        }
+    /// A number for the kind, drawn for a name. Both stay the same in each version of the program: invented salts follow from it.
+    fn draw(self, name: u64) -> u64 {
+        let [scheme, costs @ ..] = match self.scheme {
+            Scheme::Sha512 => [6, 0, 0, 0],
+            Scheme::Pbkdf2 { rounds } => [7, rounds, 0, 0],
+            Scheme::ScramSha256 { rounds } => [8, rounds, 0, 0],
+            Scheme::Argon2id { memory_kib, passes, lanes } => [9, memory_kib, passes, lanes],
+        };
+        let parts = [u64::from(scheme), self.salt_bytes as u64].into_iter().chain(costs.map(u64::from));
+        parts.fold(name, |mixed, part| {
+            // The last steps of SplitMix64: each bit of the result depends on each bit of both numbers.
+            let mixed = (mixed ^ part).wrapping_add(0x9E37_79B9_7F4A_7C15);
+            let mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+            mixed ^ (mixed >> 31)
+        })
     }
 }
 
@@ -80,8 +85,9 @@ impl Schemes {
     /// The shares are powers of two, so that few new users change one.
     pub(crate) fn decoy(&self, mechanism: Mechanism, name: &str, secret: &Secret) -> Option<Kind> {
         let serving = self.users.iter().filter(|(kind, _)| mechanism.rounds(kind.scheme).is_some());
+        let name = mechanism.number(secret, name);
         let draw = |kind: &Kind, users: usize| {
-            let number = mechanism.number(secret, &format!("{} and {name}", kind.text()));
+            let number = kind.draw(name);
             // Weighted rendezvous hashing: the draw is between 0 and 1, and neither of them.
             let drawn = ((number >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
             users.next_power_of_two() as f64 / -drawn.ln()

@@ -16,11 +16,9 @@ use crate::{Effects, Shard};
 pub(crate) const BEGINNING_BYTES_ALLOWED: usize = CONNECTION_BYTES;
 /// A beginning up to this size, in bytes, is accepted also when no memory is left.
 const SHORT_BEGINNING_BYTES: usize = 16 * 1_024;
-/// The part of all memory that the beginnings of one shard may take while the beginnings of all shards take too much: the
-/// connections that fill the memory may all belong to other shards.
+/// The part of all memory that the beginnings of one shard, and the bytes behind its CONNECT packets, may each take while those
+/// of all shards take too much: the connections that fill the memory may all belong to other shards.
 const PART_OF_A_SHARD: usize = 64;
-/// The part of all memory that the bytes behind CONNECT packets may take in one shard, while the passwords are checked.
-const PART_BEHIND_LOGINS: usize = 64;
 /// Maximum number of beginnings that are looked at for one that grows. A read is 64 KiB, and a beginning in the list
 /// has more than 1 KiB: this number of beginnings makes room for it.
 const DISPLACED_AT_A_TIME: usize = 128;
@@ -28,7 +26,7 @@ const DISPLACED_AT_A_TIME: usize = 128;
 /// does not count as sending.
 const PROGRESS_BYTES: usize = 1_024;
 
-/// The beginnings of one shard.
+/// The beginnings of one shard; also other bytes that connections hold until others need the memory.
 #[derive(Debug, Default)]
 pub(crate) struct Beginnings {
     by_connection: HashMap<ConnectionId, Beginning>,
@@ -152,9 +150,7 @@ impl Shard {
             }
             return true;
         }
-        if std::mem::replace(&mut client.has_beginning, true) {
-            self.behind_logins.forget(id);
-        }
+        client.has_beginning = true;
         let grown = self.beginnings.note(id, unconsumed, is_new);
         let others = self.beginnings.bytes() - unconsumed;
         let budget = self.tally.budget();
@@ -192,7 +188,7 @@ impl Shard {
         self.behind_logins.note(id, bytes);
         loop {
             let budget = self.tally.budget();
-            let is_much = self.behind_logins.bytes > budget.limit_bytes() / PART_BEHIND_LOGINS;
+            let is_much = self.behind_logins.bytes > budget.limit_bytes() / PART_OF_A_SHARD;
             let is_short = budget.is_tight() || budget.is_crowded_by(Purpose::Partials);
             let Some(largest) = self.behind_logins.largest().filter(|_| is_much && is_short) else {
                 return true;

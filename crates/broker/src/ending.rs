@@ -130,6 +130,9 @@ impl Shard {
         if client.has_beginning {
             self.forget_beginning(id);
         }
+        if client.aside().authenticating.is_some() {
+            self.asked.forget(id);
+        }
         let route_bytes = client.route.as_ref().map_or(0, |route| route.size_bytes());
         self.tally.sub(Purpose::Connections, CONNECTION_BYTES);
         self.tally.sub(Purpose::Routes, route_bytes);

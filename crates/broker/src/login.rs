@@ -97,8 +97,6 @@ pub(crate) struct Verifying {
 const LOGINS_PART: usize = 16;
 /// Bytes of will and password up to which a CONNECT is not counted against that. The number of passwords that wait is bounded.
 const SMALL_LOGIN_BYTES: usize = 1_024;
-/// Maximum number of exchanges that give way to one login. Each has more than 1 KiB, and a login at most 128 KiB.
-const DISPLACED_AT_A_TIME: usize = 128;
 /// Memory of a client's own mount point, beside the prefix.
 const MOUNT_BYTES: usize = 96;
 /// Clients that a turn looks at after users have changed.
@@ -202,7 +200,7 @@ impl Shard {
 
     /// Makes room for a CONNECT of this size that waits for the check of its password. Exchanges that wait for their clients give
     /// way, the oldest first: a client answers within a round trip, and one that does not must not keep the memory of logins.
-    /// Returns whether there is room.
+    /// At most 128 of them do: each has more than 1 KiB, and a login at most 128 KiB. Returns whether there is room.
     pub(super) fn make_room_for_login(&mut self, bytes: usize, to: &mut Outside<'_, impl Effects>) -> bool {
         if self.has_memory_for_login(bytes) {
             return true;
@@ -214,8 +212,7 @@ impl Shard {
         let waiting_bytes = budget.held_bytes(Purpose::Logins) + bytes;
         let mut missing = waiting_bytes.saturating_sub(budget.limit_bytes() / LOGINS_PART);
         // The memory may be that of other shards: nobody gives way for nothing.
-        let asked = self.asked.iter().take(DISPLACED_AT_A_TIME).filter(|(id, _)| self.is_asked(*id));
-        if asked.map(|(_, will_bytes)| will_bytes).sum::<usize>() < missing {
+        if self.asked.bytes() < missing {
             return false;
         }
         while missing > 0

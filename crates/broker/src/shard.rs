@@ -1,6 +1,5 @@
 //! A shard: takes in what happened, hands out what is to be done.
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
@@ -70,9 +69,8 @@ pub struct Shard {
     pub(crate) beginnings: Beginnings,
     /// Bytes behind CONNECT packets whose passwords are being checked.
     pub(crate) behind_logins: BehindLogins,
-    /// Exchanges of SCRAM that wait for their clients and have a large will, the oldest first, with the bytes of the will. Some
-    /// may have ended.
-    pub(crate) asked: VecDeque<(ConnectionId, usize)>,
+    /// Exchanges of SCRAM that wait for their clients, with the bytes of their wills if these are large.
+    pub(crate) asked: Beginnings,
     pub(crate) steps: u64,
     /// Memory of this shard in the account of the process, without the buffers of connections.
     pub(crate) tally: Tally,
@@ -188,7 +186,7 @@ impl Shard {
             relief: Relief::default(),
             beginnings: Beginnings::default(),
             behind_logins: BehindLogins::default(),
-            asked: VecDeque::new(),
+            asked: Beginnings::default(),
             steps: 0,
             tally: Tally::new(Arc::default()),
             stalled: Vec::new(),

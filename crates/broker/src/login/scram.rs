@@ -16,9 +16,6 @@ use super::{NO_MEMORY, Naming, SMALL_LOGIN_BYTES, Stranger};
 use crate::effects::Outside;
 use crate::{Effects, Shard};
 
-/// Maximum number of exchanges with large wills that wait for the clients of a shard.
-const ASKED_MAX: usize = 4_096;
-
 /// An exchange of a client.
 #[derive(Debug)]
 pub(crate) struct Authenticating {
@@ -90,12 +87,15 @@ impl Shard {
         };
         let Some(client) = self.clients.get_mut(id) else { return };
         let begun = client.aside_mut().and_then(|aside| aside.authenticating.take());
+        if begun.is_some() {
+            self.asked.forget(id);
+        }
         let data = step.data.map_or(&[][..], Binary::as_bytes);
         match begun.map(|begun| *begun) {
             Some(Authenticating { stage: Stage::Asked(exchange), claim, identity, .. }) => {
                 self.prove(id, (exchange, data), claim, identity, to);
             }
-            _ => match self.begin_exchange_with_room(id, step, claim.as_ref(), to) {
+            _ => match self.begin_exchange(id, step, claim.as_ref(), to) {
                 Ok((exchange, identity, answer)) => {
                     self.ask_for_proof(id, (exchange, &answer), claim, identity, to);
                 }
@@ -104,34 +104,15 @@ impl Shard {
         }
     }
 
-    /// Handles the first message of an exchange. If only memory is missing, older exchanges make room.
-    fn begin_exchange_with_room(
+    /// Handles the first message of an exchange. If memory is missing, older exchanges make room.
+    fn begin_exchange(
         &mut self,
         id: ConnectionId,
         step: &AuthenticationStep<'_>,
         claim: Option<&Claim>,
         to: &mut Outside<'_, impl Effects>,
     ) -> Result<(Exchange, Identity, String), Stranger> {
-        match self.begin_exchange(id, step, claim, to) {
-            Err(stranger) if stranger.why == NO_MEMORY.why => {
-                let has_room = self.make_room_for_login(claim.map_or(0, Claim::will_bytes), to);
-                if has_room { self.begin_exchange(id, step, claim, to) } else { Err(stranger) }
-            }
-            begun => begun,
-        }
-    }
-
-    /// Handles the first message of an exchange.
-    fn begin_exchange(
-        &self,
-        id: ConnectionId,
-        step: &AuthenticationStep<'_>,
-        claim: Option<&Claim>,
-        to: &mut Outside<'_, impl Effects>,
-    ) -> Result<(Exchange, Identity, String), Stranger> {
         let client = self.clients.get(id).ok_or(NO_METHOD)?;
-        let subscriber: &Subscriber =
-            claim.map(|claim| &claim.subscriber).or(client.subscriber.as_ref()).ok_or(NO_METHOD)?;
         let (entry, realms) = (self.entries.of(client), self.guard.current());
         let (mechanism, uses_binding) = Mechanism::named(step.method.as_str()).ok_or(NO_METHOD)?;
         let channel = match (to.channel_binding(id), uses_binding) {
@@ -147,9 +128,11 @@ impl Shard {
             return Err(NO_METHOD);
         }
         let data = step.data.map_or(&[][..], Binary::as_bytes);
-        if !self.has_memory_for_login(claim.map_or(0, Claim::will_bytes)) {
+        if !self.make_room_for_login(claim.map_or(0, Claim::will_bytes), to) {
             return Err(NO_MEMORY);
         }
+        let connected = self.clients.get(id).and_then(|client| client.subscriber.as_ref());
+        let subscriber: &Subscriber = claim.map(|claim| &claim.subscriber).or(connected).ok_or(NO_METHOD)?;
         let mut found = None;
         let nonce = to.random();
         let begun = Exchange::begin((mechanism, channel), data, nonce, |name| {
@@ -183,7 +166,7 @@ impl Shard {
         let charges = self.charge_exchange(exchange.size_bytes(), claim.as_ref());
         let will_bytes = claim.as_ref().map_or(0, Claim::will_bytes);
         if will_bytes > SMALL_LOGIN_BYTES {
-            self.note_asked(id, will_bytes, to);
+            self.asked.note(id, will_bytes, true);
         }
         let begun =
             Authenticating { claim, stage: Stage::Asked(exchange), identity, _wish: None, _charges: charges };
@@ -223,40 +206,16 @@ impl Shard {
         }
     }
 
-    /// Notes that an exchange waits for its client, with a will that takes memory.
-    fn note_asked(&mut self, id: ConnectionId, will_bytes: usize, to: &mut Outside<'_, impl Effects>) {
-        if self.asked.len() >= ASKED_MAX {
-            let mut asked = std::mem::take(&mut self.asked);
-            asked.retain(|(id, _)| self.is_asked(*id));
-            self.asked = asked;
-        }
-        while self.asked.len() >= ASKED_MAX {
-            self.displace_exchange(to);
-        }
-        self.asked.push_back((id, will_bytes));
-    }
-
-    /// Whether the server has asked a client for its proof, and the client was not let in before.
-    pub(super) fn is_asked(&self, id: ConnectionId) -> bool {
-        let Some(client) = self.clients.get(id) else { return false };
-        let begun = client.aside().authenticating.as_ref();
-        begun.is_some_and(|begun| matches!(begun.stage, Stage::Asked(_)) && begun.claim.is_some())
-    }
-
     /// Ends the exchange that has waited for its client longest. Returns the bytes of its will, if there is one.
     pub(super) fn displace_exchange(&mut self, to: &mut Outside<'_, impl Effects>) -> Option<usize> {
-        while let Some((id, will_bytes)) = self.asked.pop_front() {
-            if !self.is_asked(id) {
-                continue;
-            }
-            let aside = self.clients.get_mut(id).and_then(|client| client.aside_mut());
-            let Some(begun) = aside.and_then(|aside| aside.authenticating.take()) else { continue };
-            let Authenticating { claim, _charges: charges, .. } = *begun;
-            drop(charges);
-            self.refuse_proof(id, NO_MEMORY, claim, to);
-            return Some(will_bytes);
-        }
-        None
+        let (id, will_bytes) = self.asked.oldest()?;
+        self.asked.forget(id);
+        let aside = self.clients.get_mut(id).and_then(|client| client.aside_mut());
+        let begun = aside.and_then(|aside| aside.authenticating.take())?;
+        let Authenticating { claim, _charges: charges, .. } = *begun;
+        drop(charges);
+        self.refuse_proof(id, NO_MEMORY, claim, to);
+        Some(will_bytes)
     }
 
     /// Charges an exchange, of which a connection has one at a time and which has a bound, and the will that waits for its end.

@@ -334,7 +334,7 @@ impl Player {
     /// another connection is processed, and receive it.
     async fn prove_all(&mut self, except: Option<u64>) {
         let wires = self.wires.iter_mut().filter(|(connection, _)| Some(**connection) != except);
-        for (_, wire) in wires.filter(|(_, wire)| wire.is_unproved && wire.may_ping && !wire.owes_pong) {
+        for (_, wire) in wires.filter(|(_, wire)| wire.is_unproved && wire.may_be_asked()) {
             let Some(to_server) = &wire.to_server else { continue };
             if to_server.try_send(PING.to_vec()).is_ok() {
                 wire.pings.push_back(Ping::Own);
@@ -397,10 +397,7 @@ impl Player {
                         self.own_pings = self.own_pings.saturating_sub(1);
                         continue;
                     }
-                    Some(Ping::GivenUp) => {
-                        wire.owes_pong = wire.pings.contains(&Ping::GivenUp);
-                        continue;
-                    }
+                    Some(Ping::GivenUp) => continue,
                     Some(Ping::Recorded) | None => {}
                 },
                 Kind::ConnAck { is_accepted, topic_alias_max, .. } => {

@@ -49,8 +49,6 @@ pub(super) struct Wire {
     pub(super) is_unproved: bool,
     /// The server has accepted the client, which sends whole packets. The player may then send PINGREQ.
     pub(super) may_ping: bool,
-    /// An answer to such a PINGREQ did not come in time. The player sends no further one until the answer comes.
-    pub(super) owes_pong: bool,
     /// The server's Topic Alias Maximum.
     pub(super) topic_alias_max: u16,
 }
@@ -59,9 +57,12 @@ impl Wire {
     /// Stops waiting for the answers to the player's own PINGREQ packets. Returns their number.
     pub(super) fn give_up_pings(&mut self) -> usize {
         let own = self.pings.iter_mut().filter(|ping| **ping == Ping::Own);
-        let count = own.map(|ping| *ping = Ping::GivenUp).count();
-        self.owes_pong |= count > 0;
-        count
+        own.map(|ping| *ping = Ping::GivenUp).count()
+    }
+
+    /// Whether the player may send a PINGREQ of its own: the server has accepted the client, and owes no answer.
+    pub(super) fn may_be_asked(&self) -> bool {
+        self.may_ping && !self.pings.contains(&Ping::GivenUp)
     }
 
     /// Connects, and starts the tasks.
@@ -83,7 +84,6 @@ impl Wire {
             pings: VecDeque::new(),
             is_unproved: false,
             may_ping: false,
-            owes_pong: false,
             topic_alias_max: 0,
         })
     }

@@ -156,12 +156,12 @@ impl<S: Server> UserService for Counted<S> {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         let Trouble { is_failing, told } = &mut *trouble;
         let may_tell = told.is_none_or(|told| told.elapsed() >= TOLD_EVERY);
-        let url = config::without_query(self.server.url());
+        let url = || config::without_query(self.server.url());
         match answer {
             Ok(verdict) => {
                 self.figures.answered.fetch_add(1, Relaxed);
                 if std::mem::take(is_failing) {
-                    tracing::debug!(url, "the server that knows users answers again");
+                    tracing::debug!(url = url(), "the server that knows users answers again");
                 }
                 verdict
             }
@@ -172,7 +172,7 @@ impl<S: Server> UserService for Counted<S> {
                     *told = Some(Instant::now());
                     tracing::error!(
                         failed,
-                        url,
+                        url = url(),
                         "the server that knows users does not answer as it should: {why}"
                     );
                 }

@@ -75,8 +75,7 @@ impl Judge {
 
     /// Gives up waiting for packets that have not arrived in time.
     pub(crate) fn give_up(&mut self) {
-        let late: HashSet<u64> = self.set_overdue();
-        for connection in late {
+        for connection in self.set_overdue() {
             if let Some(link) = self.links.get_mut(&connection) {
                 link.failures += 1;
             }
