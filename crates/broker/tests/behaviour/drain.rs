@@ -3,9 +3,9 @@
 use std::num::NonZeroU32;
 
 use broker::{Answer, Drain, Question};
-use wire::{Binary, Connect, MessageProperties, Qos, Version, Will};
+use wire::{Connect, Version, Will};
 
-use crate::world::{Peer, World, bytes, name, utf8};
+use crate::world::{Peer, World, bytes, utf8};
 
 const OTHER: &str = "other.example:8883";
 
@@ -126,14 +126,7 @@ fn clients_that_are_still_there_stay_when_the_drain_is_ended() {
 }
 
 fn will() -> Will<'static> {
-    Will {
-        topic: name("will"),
-        payload: Binary::new(b"gone").expect("short"),
-        qos: Qos::AtMostOnce,
-        retain: false,
-        delay_interval_secs: None,
-        properties: MessageProperties::default(),
-    }
+    crate::world::will(b"gone")
 }
 
 #[test]

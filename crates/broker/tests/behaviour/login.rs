@@ -7,11 +7,9 @@ use base::{Budget, ConnectionId, Purpose, Realm};
 use broker::{Admission, CertificateName, Entry, Naming};
 use protocol::Durability;
 use session::Settings;
-use wire::{
-    Binary, Connect, MessageProperties, Qos, SubscribeProperties, SubscriptionOptions, Version, Will,
-};
+use wire::{Binary, Connect, Qos, SubscribeProperties, SubscriptionOptions, Version};
 
-use crate::world::{Peer, World, name, settings, utf8};
+use crate::world::{Peer, World, settings, utf8};
 
 /// These users, each with the name as the password, and rules in the format of Mosquitto.
 fn realms(users: &[&str], rules: &str) -> Realms {
@@ -101,14 +99,7 @@ fn large_wills_that_wait_for_the_check_of_a_password_are_bounded() {
     let large = vec![b'x'; 40_000];
     let come_with_will = |world: &mut World| {
         let mut connect = connect(Version::V5, "ann", "wrong");
-        connect.will = Some(Will {
-            topic: name("will"),
-            payload: Binary::new(&large).expect("short"),
-            qos: Qos::AtMostOnce,
-            retain: false,
-            delay_interval_secs: None,
-            properties: MessageProperties::default(),
-        });
+        connect.will = Some(crate::world::will(&large));
         let peer = world.accept(0, Version::V5);
         world.send(peer, &connect.into());
         world.packets(peer)

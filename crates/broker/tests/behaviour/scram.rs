@@ -7,11 +7,9 @@ use base::Budget;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::{digest, hmac};
-use wire::{
-    Auth, AuthProperties, AuthReason, Binary, Connect, MessageProperties, PingReq, Qos, Version, Will,
-};
+use wire::{Auth, AuthProperties, AuthReason, Binary, Connect, PingReq, Version};
 
-use crate::world::{Peer, World, name, utf8};
+use crate::world::{Peer, World, utf8};
 
 const METHOD: &str = "SCRAM-SHA-512";
 const SALT: &[u8; 12] = b"twelve bytes";
@@ -231,14 +229,7 @@ fn exchanges_that_wait_for_their_clients_make_room_for_other_logins() {
     let mut world = World::with_budget(1, settings, Budget::new(1 << 20));
     world.replace_realms(realms(&[("frog", "croak")]));
     let large = vec![b'x'; 40_000];
-    let will = || Will {
-        topic: name("will"),
-        payload: Binary::new(&large).expect("short"),
-        qos: Qos::AtMostOnce,
-        retain: false,
-        delay_interval_secs: None,
-        properties: MessageProperties::default(),
-    };
+    let will = || crate::world::will(&large);
     let mut asked = Vec::new();
     for _ in 0..5 {
         let peer = world.accept(0, Version::V5);

@@ -13,8 +13,8 @@ use protocol::{Command, Durability, Reply};
 use session::Settings;
 use topic::{TopicFilter, TopicName};
 use wire::{
-    Connect, Decoded, Limits, OneOrMore, Packet, PacketId, Publish, Qos, Role, Subscribe,
-    SubscribeProperties, Subscription, SubscriptionOptions, Utf8, Version, decode,
+    Binary, Connect, Decoded, Limits, MessageProperties, OneOrMore, Packet, PacketId, Publish, Qos, Role,
+    Subscribe, SubscribeProperties, Subscription, SubscriptionOptions, Utf8, Version, Will, decode,
 };
 
 /// Above this many bytes a connection is over its mark.
@@ -731,6 +731,18 @@ pub(crate) fn bytes(packet: &Packet<'_>, version: Version) -> Vec<u8> {
 
 pub(crate) fn name(topic: &str) -> TopicName<'_> {
     TopicName::new(topic).expect("a topic")
+}
+
+/// A will at QoS 0 without delay.
+pub(crate) fn will(payload: &[u8]) -> Will<'_> {
+    Will {
+        topic: name("will"),
+        payload: Binary::new(payload).expect("short"),
+        qos: Qos::AtMostOnce,
+        retain: false,
+        delay_interval_secs: None,
+        properties: MessageProperties::default(),
+    }
 }
 
 pub(crate) fn utf8(text: &str) -> Utf8<'_> {

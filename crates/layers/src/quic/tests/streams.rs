@@ -220,18 +220,23 @@ fn one_read_takes_all_that_has_arrived_on_every_stream() {
     }
 }
 
-#[test]
-fn an_answer_for_a_stream_without_room_leaves_as_soon_as_there_is_some() {
+/// A session with one further stream, whose answer is kept behind a message that fills all that may be unacknowledged.
+fn with_a_kept_answer() -> (Bench, Caller, Vec<StreamId>, Vec<u8>) {
     let limits = QuicLimits { buffer_bytes: 16 * 1024, ..QuicLimits::default() };
     let (mut bench, mut caller, streams) = session_with(limits, 1);
     caller.write_on(streams[0], &publish(1, 1));
     bench.settle(&mut caller);
     read_all(&mut bench);
-    // The message fills all that may be unacknowledged.
     let message = publish(1, 16_375);
     assert_eq!(message.len(), 16 * 1024);
     assert_eq!(bench.server().write(&[IoSlice::new(&message)]).expect("there is room"), message.len());
     assert_eq!(bench.server().write(&[IoSlice::new(&answer(0x40, 1))]).expect("it is kept"), 4);
+    (bench, caller, streams, message)
+}
+
+#[test]
+fn an_answer_for_a_stream_without_room_leaves_as_soon_as_there_is_some() {
+    let (mut bench, mut caller, streams, message) = with_a_kept_answer();
     let error = bench.server().write(&[IoSlice::new(&message)]).expect_err("there is no room");
     assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
     bench.settle(&mut caller);
@@ -242,14 +247,7 @@ fn an_answer_for_a_stream_without_room_leaves_as_soon_as_there_is_some() {
 /// The client sends DISCONNECT behind its request.
 #[test]
 fn an_answer_without_room_leaves_before_the_streams_end() {
-    let limits = QuicLimits { buffer_bytes: 16 * 1024, ..QuicLimits::default() };
-    let (mut bench, mut caller, streams) = session_with(limits, 1);
-    caller.write_on(streams[0], &publish(1, 1));
-    bench.settle(&mut caller);
-    read_all(&mut bench);
-    let message = publish(1, 16_375);
-    assert_eq!(bench.server().write(&[IoSlice::new(&message)]).expect("there is room"), message.len());
-    assert_eq!(bench.server().write(&[IoSlice::new(&answer(0x40, 1))]).expect("it is kept"), 4);
+    let (mut bench, mut caller, streams, message) = with_a_kept_answer();
     bench.server().shut_down_write();
     bench.settle(&mut caller);
     assert_eq!(caller.read_on(streams[0]), answer(0x40, 1));
