@@ -16,8 +16,8 @@ use crate::{Effects, Shard};
 pub(crate) const BEGINNING_BYTES_ALLOWED: usize = CONNECTION_BYTES;
 /// A beginning up to this size, in bytes, is accepted also when no memory is left.
 const SHORT_BEGINNING_BYTES: usize = 16 * 1_024;
-/// The part of all memory that the beginnings of one shard, and the bytes behind its CONNECT packets, may each take while those
-/// of all shards take too much: the connections that fill the memory may all belong to other shards.
+/// The part of all memory that the beginnings of one shard may take while those of all shards take too much. The same part holds
+/// for the bytes behind CONNECT packets. The connections that fill the memory may all belong to other shards.
 const PART_OF_A_SHARD: usize = 64;
 /// Maximum number of beginnings that are looked at for one that grows. A read is 64 KiB, and a beginning in the list
 /// has more than 1 KiB: this number of beginnings makes room for it.
