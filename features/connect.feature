@@ -4,7 +4,7 @@ Feature: Connect
   The tables have bytes on the left and what they mean on the right. 'frog' is a string with its two bytes of length,
   "frog" is the text alone, len counts the bytes that follow, .. is any byte, and * is whatever else the packet has.
 
-  Scenario Outline: A client is let in with MQTT <version>
+  Scenario Outline: A client is accepted with MQTT <version>
     Given frog has opened a connection
     When frog sends
       | 10 <length> | CONNECT, and how many bytes follow |
@@ -40,7 +40,7 @@ Feature: Connect
       | 3.1.1   | 'MQTT' 04   |         | 20 02 00 00   |
       | 5.0     | 'MQTT' 05   | 00      | 20 .. 00 00 * |
 
-  Scenario Outline: User name, password and will may be there with MQTT <version>
+  Scenario Outline: CONNECT may have a user name, a password and a will with MQTT <version>
     Given frog has opened a connection
     When frog sends
       | 10 len             | CONNECT                                   |
@@ -61,7 +61,7 @@ Feature: Connect
       | 3.1.1   | 'MQTT' 04   |         | 20 02 00 00   |
       | 5.0     | 'MQTT' 05   | 00      | 20 .. 00 00 * |
 
-  Scenario Outline: A client without an identifier is given one with MQTT <version>
+  Scenario Outline: A client without an identifier receives one with MQTT <version>
     Given frog has opened a connection
     When frog sends
       | 10 len          | CONNECT                    |
@@ -97,7 +97,7 @@ Feature: Connect
       | A level after MQTT 5.0           | 'MQTT' 06   | 02    | 00      | 'frog' | 20 03 00 84 00 |
       | The reserved flag in MQTT 5.0    | 'MQTT' 05   | 03    | 00      | 'frog' | 20 03 00 81 00 |
 
-  Scenario Outline: <reason>: closed without a word
+  Scenario Outline: <reason>: closed without an answer
     Given frog has opened a connection
     When frog sends
       | <bytes> | <reason> |
@@ -137,7 +137,7 @@ Feature: Connect
     And the connection of frog is closed
 
   # [3.1.1 MQTT-3.1.4-2]
-  Scenario Outline: Who comes with the same identifier takes over from MQTT <version>
+  Scenario Outline: A second client with the same identifier replaces one of MQTT <version>
     Given frog is connected with MQTT <version>
     And twin has opened a connection
     When twin sends
@@ -153,7 +153,7 @@ Feature: Connect
       | 3.1.1   |
 
   # [MQTT-3.1.4-3]
-  Scenario: Who comes with the same identifier takes over from MQTT 5.0, which is told
+  Scenario: A second client with the same identifier replaces one of MQTT 5.0, which receives a reason
     Given frog is connected with MQTT 5.0
     And twin has opened a connection
     When twin sends

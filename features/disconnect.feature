@@ -17,7 +17,7 @@ Feature: Disconnect
       | 5.0     | E0 02 00 00 |
       | 5.0     | E0 02 04 00 |
 
-  Scenario Outline: Whoever has left can come back with MQTT <version>
+  Scenario Outline: A client can reconnect after DISCONNECT with MQTT <version>
     Given frog is connected with MQTT <version>
     And frog has sent
       | E0 00 | DISCONNECT |
@@ -106,7 +106,7 @@ Feature: Disconnect
       | 5.0     | disconnects with will    | 'MQTT' 05   | 00      | E0 01 04 |
 
   # [MQTT-3.14.4-3, 3.1.1 MQTT-3.14.4-3]
-  Scenario Outline: The will of a client that disconnects is forgotten in MQTT <version>
+  Scenario Outline: The will of a client that disconnects is not published in MQTT <version>
     Given toad is connected with MQTT 3.1.1
     And toad has sent
       | 82 len 00 01 'will/#' 00 | SUBSCRIBE |

@@ -41,7 +41,7 @@ Feature: Ping
     Then frog receives
       | D0 00 | PINGRESP |
 
-  Scenario: A ping waits for its turn behind CONNECT
+  Scenario: A ping right behind CONNECT is answered after CONNACK
     Given frog has opened a connection
     When frog sends
       | 10 10 'MQTT' 04 02 00 00 'frog' | CONNECT |
@@ -51,7 +51,7 @@ Feature: Ping
     And frog receives
       | D0 00 | PINGRESP |
 
-  Scenario: A ping with a body is no ping
+  Scenario: A ping with a body is malformed
     Given frog is connected with MQTT 5.0
     When frog sends
       | C0 01 00 | PINGREQ with one byte too many |
@@ -59,7 +59,7 @@ Feature: Ping
       | E0 01 81 | DISCONNECT: Malformed Packet |
     And the connection of frog is closed
 
-  Scenario: The answer is the broker's alone
+  Scenario: A client must not send PINGRESP
     Given frog is connected with MQTT 5.0
     When frog sends
       | D0 00 | PINGRESP |

@@ -3,7 +3,7 @@ Feature: Publish
 
   # Nobody
 
-  Scenario Outline: With no subscriber nothing happens in MQTT <version>
+  Scenario Outline: A message without a subscriber is accepted in MQTT <version>
     Given frog is connected with MQTT <version>
     When frog sends
       | 30 <length> | PUBLISH, QoS 0, and how many bytes follow |
@@ -20,7 +20,7 @@ Feature: Publish
 
   # One client
 
-  Scenario Outline: A client hears itself in MQTT <version>
+  Scenario Outline: A client receives its own messages in MQTT <version>
     Given frog is connected with MQTT <version>
     And frog has sent
       | 82 len 00 01 <no more> 'a/b' 00 | SUBSCRIBE |
@@ -58,7 +58,7 @@ Feature: Publish
       | 5.0     | 11     | 09     | 'MQTT' 05   | 00      |
 
   # [MQTT-3.8.3-3]
-  Scenario: With No Local a client does not hear itself
+  Scenario: With No Local a client does not receive its own messages
     Given frog is connected with MQTT 5.0
     And frog has sent
       | 82 len 00 01 00 'a/b' 04 | SUBSCRIBE, No Local |
@@ -123,7 +123,7 @@ Feature: Publish
 
   # Two clients
 
-  Scenario Outline: MQTT <from> speaks to MQTT <to>
+  Scenario Outline: A message passes from MQTT <from> to MQTT <to>
     Given frog is connected with MQTT <to>
     And frog has sent
       | 82 len 00 01 <to props> 'a/b' 00 | SUBSCRIBE |
@@ -199,7 +199,7 @@ Feature: Publish
       | 26 'n' 'v'  26 'n' '' | User Property, twice         |
       | "hey"                 | payload                      |
 
-  Scenario Outline: Properties stay behind on the way to MQTT <version>
+  Scenario Outline: Properties are left out for MQTT <version>
     Given frog is connected with MQTT <version>
     And frog has sent
       | 82 len 00 01 'a/b' 00 | SUBSCRIBE |
@@ -217,7 +217,7 @@ Feature: Publish
       | 3.1.1   |
 
   # [MQTT-3.1.2-27]
-  Scenario: A topic alias is known to nobody else
+  Scenario: A topic alias belongs to one connection
     Given frog is connected with MQTT 5.0
     And frog has sent
       | 82 len 00 01 00 'a/b' 00 | SUBSCRIBE |
@@ -264,7 +264,7 @@ Feature: Publish
       | 5.0     | 00      |
 
   # [MQTT-3.3.1-6, MQTT-3.3.1-7, 3.1.1 MQTT-3.3.1-10, 3.1.1 MQTT-3.3.1-11]
-  Scenario Outline: An empty message ends the retained one in MQTT <version>
+  Scenario Outline: An empty message removes the retained one in MQTT <version>
     Given toad is connected with MQTT <version>
     And toad has sent
       | 82 len 00 01 <no more> 'a/b' 00 | SUBSCRIBE |
@@ -293,7 +293,7 @@ Feature: Publish
 
   # Three clients
 
-  Scenario Outline: Everybody who subscribed hears it: MQTT <version> among others
+  Scenario Outline: All subscribers receive a message: MQTT <version> among others
     Given frog is connected with MQTT 3.1
     And frog has sent
       | 82 len 00 01 'a/b' 00 | SUBSCRIBE |
@@ -319,7 +319,7 @@ Feature: Publish
       | 3.1.1   |         |
       | 5.0     | 00      |
 
-  Scenario: Who has left or taken the filter back hears nothing
+  Scenario: A client that has disconnected or unsubscribed receives nothing
     Given frog is connected with MQTT 3.1.1
     And frog has sent
       | 82 len 00 01 'a/b' 00 | SUBSCRIBE |
@@ -347,7 +347,7 @@ Feature: Publish
       | 30 08 'a/b' "you" | PUBLISH |
     Then toad receives nothing
 
-  Scenario: What one client does wrong is not the others' loss
+  Scenario: A protocol error of one client does not affect other clients
     Given frog is connected with MQTT 3.1.1
     And frog has sent
       | 82 len 00 01 'a/b' 00 | SUBSCRIBE |

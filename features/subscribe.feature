@@ -40,7 +40,7 @@ Feature: Subscribe
 
   # [MQTT-2.2.1-6, MQTT-3.10.4-1, MQTT-3.10.4-2, MQTT-3.10.4-4, 3.1.1 MQTT-2.3.1-7, 3.1.1 MQTT-3.10.4-1,
   # 3.1.1 MQTT-3.10.4-2, 3.1.1 MQTT-3.10.4-4]
-  Scenario Outline: A filter is taken back in MQTT <version>
+  Scenario Outline: A client unsubscribes in MQTT <version>
     Given frog is connected with MQTT <version>
     And frog has sent
       | 82 len 00 01 <no more> 'a/b' 00 | SUBSCRIBE |
@@ -62,7 +62,7 @@ Feature: Subscribe
       | 5.0     | 00      | 90 04 00 01 00 00 | B0 04 00 02 00 00 |
 
   # [MQTT-3.10.4-5, 3.1.1 MQTT-3.10.4-5]
-  Scenario Outline: A filter that is not there cannot be taken back, in MQTT <version>
+  Scenario Outline: UNSUBSCRIBE for an unknown filter is answered in MQTT <version>
     Given frog is connected with MQTT <version>
     When frog sends
       | A2 len 00 07 <no more> 'a/b' | UNSUBSCRIBE, packet identifier 7 |

@@ -3,7 +3,7 @@ Feature: Wildcards
   begin with a wildcard (section 4.7).
 
   # [MQTT-3.3.2-3, 3.1.1 MQTT-3.3.2-3, 3.1.1 MQTT-3.8.3-2]
-  Scenario Outline: <filter> is for <topic>
+  Scenario Outline: <filter> matches <topic>
     Given frog is connected with MQTT 3.1.1
     And frog has sent
       | 82 len 00 01 '<filter>' 00 | SUBSCRIBE |
@@ -42,7 +42,7 @@ Feature: Wildcards
       | Teich/+/größe | Teich/ü/größe    |
 
   # [3.1.1 MQTT-3.3.2-3]
-  Scenario Outline: <filter> is not for <topic>
+  Scenario Outline: <filter> does not match <topic>
     Given frog is connected with MQTT 3.1.1
     And frog has sent
       | 82 len 00 01 '<filter>' 00 | SUBSCRIBE |
@@ -71,7 +71,7 @@ Feature: Wildcards
       | #            | $pond/north      |
       | +/north      | $pond/north      |
 
-  Scenario: Two filters of one client bring one copy
+  Scenario: A client with two matching filters receives one copy
     Given frog is connected with MQTT 3.1.1
     And frog has sent
       | 82 len 00 01 'pond/#' 00 '+/north' 00 | SUBSCRIBE |
@@ -99,7 +99,7 @@ Feature: Wildcards
       | 30 len 'pond/north' 04 0B .. 0B .. "hey" | PUBLISH with two subscription identifiers |
     And frog receives nothing
 
-  Scenario Outline: A wildcard brings every retained message that it is for
+  Scenario Outline: A new subscription receives all retained messages that its wildcard matches
     Given frog is connected with MQTT <version>
     And frog has sent
       | 82 len 00 01 <no more> 'pond/south' 00 | SUBSCRIBE |
@@ -128,7 +128,7 @@ Feature: Wildcards
       | 3.1.1   | 0D     |         |
       | 5.0     | 0E     | 00      |
 
-  Scenario Outline: '<filter>' is no filter: an MQTT <version> connection is closed
+  Scenario Outline: '<filter>' is not a valid filter: an MQTT <version> connection is closed
     Given frog is connected with MQTT <version>
     When frog sends
       | 82 len 00 01 '<filter>' 00 | SUBSCRIBE |
@@ -146,7 +146,7 @@ Feature: Wildcards
       | 3.1.1   | +pond/north  |
       | 3.1.1   |              |
 
-  Scenario Outline: '<filter>' is no filter: an MQTT 5.0 connection is closed with a reason
+  Scenario Outline: '<filter>' is not a valid filter: an MQTT 5.0 connection is closed with a reason
     Given frog is connected with MQTT 5.0
     When frog sends
       | 82 len 00 01 00 '<filter>' 00 | SUBSCRIBE |

@@ -1,4 +1,4 @@
-"""What waits for a paho-mqtt client that comes back, step by step.
+"""Sessions of a paho-mqtt client that reconnects, step by step.
 
 usage: resume.py PORT {3.1.1|5.0} {1|2}
 """
@@ -12,7 +12,7 @@ COUNT = 100
 
 
 def numbers_until_the_end(client):
-    """What arrives before the message that says that it was the last."""
+    """Returns the numbers that arrive before the message `end`."""
     numbers = []
     while (payload := client.messages.get(timeout=DEADLINE_SECS).payload) != b"end":
         numbers.append(int(payload))
@@ -20,7 +20,7 @@ def numbers_until_the_end(client):
 
 
 def check(numbers, may_repeat):
-    """Everything came, in order; and once, unless it may have come again from where a connection was lost."""
+    """Checks that all numbers arrived in order and once, or more than once where a lost connection allows it."""
     if may_repeat and QOS == 1:
         first_arrivals = list(dict.fromkeys(numbers))
         assert first_arrivals == list(range(COUNT)), numbers
@@ -42,7 +42,7 @@ def publish_all(client, topic):
     wait_until_acknowledged(begin_to_publish(client, topic))
 
 
-def a_session_hears_what_was_said_while_it_was_away():
+def messages_wait_for_a_session_that_is_away():
     frog, toad = Client("frog", lasting=True), Client("toad")
     assert not frog.session_present
     frog.subscribe("away/#")
@@ -73,7 +73,7 @@ def a_lost_connection_loses_and_repeats_nothing():
     toad.disconnect()
 
 
-def a_publisher_that_comes_back_finishes_what_it_began():
+def a_publisher_completes_its_messages_after_a_reconnect():
     frog, toad = Client("frog"), Client("publisher", lasting=True)
     frog.subscribe("begun")
     toad.vanishes_after = COUNT // 3
@@ -87,7 +87,7 @@ def a_publisher_that_comes_back_finishes_what_it_began():
     toad.disconnect()
 
 
-def a_group_keeps_what_its_absent_member_did_not_take():
+def messages_wait_in_a_group_for_its_absent_member():
     frog, toad = Client("member", lasting=True), Client("toad")
     frog.subscribe("$share/pond/job")
     frog.disconnect()
@@ -99,7 +99,7 @@ def a_group_keeps_what_its_absent_member_did_not_take():
     toad.disconnect()
 
 
-def who_starts_clean_finds_nothing():
+def a_clean_start_discards_the_session():
     frog, toad = Client("forgetful", lasting=True), Client("toad")
     frog.subscribe("past")
     frog.disconnect()
@@ -114,7 +114,7 @@ def who_starts_clean_finds_nothing():
     toad.disconnect()
 
 
-def a_will_waits_for_its_delay_and_is_not_said_if_its_client_returns():
+def a_delayed_will_is_not_published_if_its_client_returns():
     frog = Client("frog")
     frog.subscribe("will/delayed")
     newt = Client("delayed", lasting=True)
@@ -144,14 +144,14 @@ def a_disconnect_may_end_the_session():
 
 
 STEPS = [
-    a_session_hears_what_was_said_while_it_was_away,
+    messages_wait_for_a_session_that_is_away,
     a_lost_connection_loses_and_repeats_nothing,
-    a_publisher_that_comes_back_finishes_what_it_began,
-    a_group_keeps_what_its_absent_member_did_not_take,
-    who_starts_clean_finds_nothing,
+    a_publisher_completes_its_messages_after_a_reconnect,
+    messages_wait_in_a_group_for_its_absent_member,
+    a_clean_start_discards_the_session,
 ]
 STEPS_OF_5 = [
-    a_will_waits_for_its_delay_and_is_not_said_if_its_client_returns,
+    a_delayed_will_is_not_published_if_its_client_returns,
     a_disconnect_may_end_the_session,
 ]
 
