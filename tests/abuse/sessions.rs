@@ -118,6 +118,11 @@ fn n_06_a_session_that_is_full_ends_and_its_client_is_told() {
         client.leave();
         broker.client(version, "absent").leave();
         wait_for_sys(broker, "sessions/ended_by_full_queue", |count| count > 0);
+        let line = broker.wait_for_log("the queue was full");
+        assert!(
+            line.contains("WARN") && line.contains(&format!("client_id=absent messages={ROOM}")),
+            "{line}"
+        );
     });
 }
 

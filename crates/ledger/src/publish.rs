@@ -504,7 +504,11 @@ impl Ledger {
         if let Some(online) = &session.online {
             post_ended(online.place, to);
         }
-        add(&self.gauges.ended_by_full_queue, usize::from(session.lasting.is_some()));
+        if session.lasting.is_some() {
+            add(&self.gauges.ended_by_full_queue, 1);
+            let waiting = self.lines.find(id).map_or(0, |line| line.queue.len());
+            to.ended_by_full_queue(&session.subscriber.client_id, waiting + session.in_flight.len());
+        }
         self.remove_session(id, WillFate::Due);
     }
 

@@ -41,6 +41,32 @@ impl Log {
     }
 }
 
+/// The ledger's lines, about sessions whose queues were full.
+#[derive(Default)]
+pub(crate) struct LedgerLog {
+    allowance: Allowance,
+}
+
+impl LedgerLog {
+    /// Writes that a session has ended and what was lost with it, if this second has room for the line.
+    pub(crate) fn ended_by_full_queue(&mut self, now_ms: u64, client_id: &str, messages: usize) {
+        if let Some(lines) = self.allowance.left_out(now_ms) {
+            tracing::warn!(lines, "left out here: more than {LINES_PER_SEC} in a second");
+        }
+        if self.allowance.take(now_ms) {
+            let client_id = Escaped(client_id);
+            tracing::warn!(%client_id, messages, "the queue was full: the session has ended, and its messages are discarded");
+        }
+    }
+
+    /// The same for sessions without names.
+    pub(crate) fn more_ended_by_full_queues(&mut self, now_ms: u64, sessions: usize) {
+        if self.allowance.take(now_ms) {
+            tracing::warn!(sessions, "more queues were full: these sessions have ended, too");
+        }
+    }
+}
+
 /// Counts the lines of a second, those that are written and those that are not.
 #[derive(Default)]
 struct Allowance {

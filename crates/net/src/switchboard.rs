@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use base::ShardId;
 use layers::Layered;
-use turn::{Answers, Board, LedgerHost, Letter, Note, ToLedger};
+use turn::{Board, Letter, Note, ToLedger};
 
 use crate::inbox::Inbox;
 use crate::quic::Mail;
@@ -27,20 +26,5 @@ impl Switchboard {
     /// Tells all shards that users or bans have changed.
     pub(crate) fn tell_users_changed(&self) {
         self.shards.iter().for_each(|inbox| inbox.post(Note::UsersChanged.into()));
-    }
-}
-
-/// The ledger's side of it.
-impl LedgerHost for &Switchboard {
-    fn post_answers(&mut self, to: ShardId, answers: Answers) {
-        self.shards[to.number()].post(Letter::Answers(answers));
-    }
-
-    fn post_commands_read(&mut self, to: ShardId) {
-        self.shards[to.number()].post(Note::CommandsRead.into());
-    }
-
-    fn reloaded(&mut self, reload: u64) {
-        self.settled.tell(reload);
     }
 }

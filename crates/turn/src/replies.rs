@@ -11,6 +11,9 @@ use crate::bounds::Bounds;
 use crate::host::LedgerHost;
 use crate::letter::Answers;
 
+/// Sessions that a turn names when it reports that their queues were full. It counts the others.
+const ENDED_NAMED_MAX: usize = 16;
+
 /// Replies, collected while the ledger works through what has come in, posted once or twice per shard.
 ///
 /// Rule 4 of `protocol::order`: a publisher that has heard [`Reply::Decided`] may send the next message of a topic straight, shard to
@@ -30,6 +33,10 @@ pub(crate) struct Replies<K: ?Sized> {
     decided: Vec<Vec<Reply>>,
     /// Weight of the replies that are not posted yet, by shard, in bytes.
     weights: Vec<usize>,
+    /// Sessions that have ended because their queues were full, with the numbers of their messages.
+    ended: Vec<(Box<str>, usize)>,
+    /// Further ones of this turn.
+    ended_unnamed: usize,
     board: Arc<Board>,
     bounds: Bounds,
     pub(crate) keeper: Box<K>,
@@ -43,6 +50,8 @@ impl<K: ?Sized> Replies<K> {
             has_live: false,
             decided: none(),
             weights: vec![0; board.shards()],
+            ended: Vec::new(),
+            ended_unnamed: 0,
             bounds,
             keeper,
             board,
@@ -79,6 +88,13 @@ impl<K: ?Sized> Replies<K> {
         }
         self.rounds.truncate(1);
         self.has_live = false;
+        for (client_id, messages) in self.ended.drain(..) {
+            host.ended_by_full_queue(&client_id, messages);
+        }
+        match std::mem::take(&mut self.ended_unnamed) {
+            0 => {}
+            sessions => host.more_ended_by_full_queues(sessions),
+        }
     }
 }
 
@@ -115,6 +131,14 @@ impl<K: Keeper + ?Sized> Effects for Replies<K> {
 
     fn fetch(&mut self, wanted: Wanted) {
         self.keeper.fetch(wanted);
+    }
+
+    fn ended_by_full_queue(&mut self, client_id: &str, messages: usize) {
+        if self.ended.len() < ENDED_NAMED_MAX {
+            self.ended.push((client_id.into(), messages));
+        } else {
+            self.ended_unnamed += 1;
+        }
     }
 
     fn has_room(&self) -> bool {
