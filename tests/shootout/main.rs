@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use pondhawk_tests::{Program, liar, pondhawk};
+use pondhawk_tests::{Program, liar, peers, pondhawk};
 use serde_json::Value;
 
 /// The description of a shoot-out of liars in front of this broker, of which one is honest.
@@ -27,12 +27,27 @@ fn description(faults: &[&str], workload: &str) -> String {
     )
 }
 
+/// A shoot-out of brokers that are quick to install, over all layers, with one workload for each.
+fn over_layers(servers: &[&str], workloads: &[(&str, &str)]) -> String {
+    let workload = |(name, bench): &(&str, &str)| {
+        format!(
+            "[[workload]]\nname = \"{name}\"\ntitle = \"{name}\"\nbench = \"{bench}\"\nwith_relay = true\n"
+        )
+    };
+    let workloads: String = workloads.iter().map(workload).collect();
+    format!(
+        "title = \"Layers\"\nservers = {servers:?}\nrounds_min = 2\nrounds_max = 2\nprecision = 0.1\n\
+         seconds = 0.1\nwarm_up_seconds = 0.1\n{workloads}"
+    )
+}
+
 /// Runs a shoot-out of one round. Returns its figures, and the report.
 fn run(folder: &Path, description: &str) -> (Value, String) {
     let file = folder.join("shootout.toml");
     fs::write(&file, description).unwrap();
     let mut command = Command::new(pondhawk());
     command.arg("shootout").arg(file).args(["--rounds", "1", "--output"]).arg(folder.join("report"));
+    command.env("PONDHAWK_PEERS", peers());
     Program::start(command).finish();
     let figures = fs::read_to_string(folder.join("report/results.json")).unwrap();
     (serde_json::from_str(&figures).unwrap(), fs::read_to_string(folder.join("report/report.md")).unwrap())
@@ -98,6 +113,53 @@ fn an_acknowledged_message_that_was_never_stored_is_found() {
     };
     assert_eq!(lost("honest"), 0);
     assert!(lost("forget") > 0, "{report}");
+}
+
+#[test]
+fn brokers_are_compared_over_all_layers() {
+    let folder = tempfile::tempdir().unwrap();
+    let servers = ["pondhawk", "relay", "mosquitto", "mochi", "nats", "aedes"];
+    let load = "loadtest --conns 4 --messages 50 --over";
+    let benches = ["tls", "ws", "wss"].map(|over| (over, format!("{load} {over}")));
+    let workloads = benches.each_ref().map(|(over, bench)| (*over, &**bench));
+    let (results, report) = run(folder.path(), &over_layers(&servers, &workloads));
+    for workload in results["workloads"].as_array().unwrap() {
+        for cell in workload["cells"].as_array().unwrap() {
+            let run = &cell["runs"][0];
+            assert!(run["failure"].is_null() && run["messages"].as_u64() > Some(0), "{cell}");
+            assert_eq!(run["lost"], 0, "{cell}");
+        }
+        assert_eq!(workload["cells"].as_array().unwrap().len(), servers.len());
+    }
+    for line in ["mosquitto, over tls:", "mosquitto, over ws:", "protocol websockets"] {
+        assert!(report.contains(line), "{line:?} is missing in {report}");
+    }
+}
+
+#[test]
+fn a_broker_without_a_recipe_for_layers_is_skipped_and_the_report_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let workload = "bench = \"loadtest --conns 4 --over tls\"";
+    let (results, report) = run(folder.path(), &description(&["honest"], workload));
+    assert_eq!(results["workloads"][0]["cells"][0]["skipped"], "no recipe over tls");
+    assert!(report.contains("(no recipe over tls)"), "{report}");
+}
+
+#[test]
+fn a_demand_that_is_not_met_is_a_failure_and_one_that_is_has_its_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let workload = "bench = \"retained-flood --messages 2000 --duration 0.2\"";
+    let (results, report) = run(folder.path(), &description(&["honest", "drop"], workload));
+    let of = |server: &str| {
+        let cells = results["workloads"][0]["cells"].as_array().unwrap();
+        let is_it = |cell: &&Value| cell["server"] == server && cell["size"] == 2;
+        cells.iter().find(is_it).unwrap()["runs"][0].clone()
+    };
+    let honest = of("honest");
+    assert!(honest["failure"].is_null() && honest["completion_secs"].as_f64() > Some(0.0), "{honest}");
+    let why = of("drop")["failure"].as_str().unwrap_or_default().to_owned();
+    assert!(why.starts_with("completed ") && why.contains(" of 2000"), "{why}");
+    assert!(report.contains("time until the demand is met"), "{report}");
 }
 
 #[test]

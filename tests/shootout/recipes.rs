@@ -21,7 +21,10 @@ const REQUIRED: [&str; 9] =
     ["name", "language", "program", "version", "command", "qos_max", "versions", "fairness", "notes"];
 
 /// Keys of some recipes.
-const OPTIONAL: [&str; 4] = ["files", "start_secs", "tried", "durable"];
+const OPTIONAL: [&str; 5] = ["files", "start_secs", "tried", "durable", "layers"];
+
+/// Keys of each table in `layers`.
+const LAYERED: [&str; 4] = ["command", "files", "fairness", "notes"];
 
 /// Keys of the table `durable`.
 const DURABLE: [&str; 5] = ["command", "files", "claim", "fairness", "notes"];
@@ -59,6 +62,17 @@ fn recipes_have_all_keys_and_no_other() {
         let unknown = recipe.keys().find(|key| ![&REQUIRED[..], &OPTIONAL].concat().contains(&key.as_str()));
         assert_eq!(unknown, None, "{name}");
         assert!(serves_the_port(recipe), "{name} nowhere says its port");
+        for (over, layered) in recipe.get("layers").and_then(Value::as_table).into_iter().flatten() {
+            let layered = layered.as_table().expect("layers are tables");
+            assert_eq!(layered.keys().find(|key| !LAYERED.contains(&key.as_str())), None, "{name}, {over}");
+            let texts = texts(layered);
+            let has = |word: &str| texts.iter().any(|text| text.contains(word));
+            assert_eq!([has("{cert}"), has("{key}")], [over != "ws"; 2], "{name}, {over}");
+            assert!(
+                has("{port}") || !layered.contains_key("command"),
+                "{name}, {over}, nowhere says its port"
+            );
+        }
         let Some(durable) = recipe.get("durable") else { continue };
         let durable = durable.as_table().expect("durable is a table");
         assert_eq!(durable.keys().find(|key| !DURABLE.contains(&key.as_str())), None, "{name}, durable");
@@ -69,8 +83,13 @@ fn recipes_have_all_keys_and_no_other() {
 
 /// Whether the command, or a file that the command uses, contains the port.
 fn serves_the_port(recipe: &Table) -> bool {
-    let texts = files(recipe).into_iter().map(|(_, content)| content).chain([text(recipe, "command")]);
-    texts.into_iter().any(|text| text.contains("{port}"))
+    texts(recipe).into_iter().any(|text| text.contains("{port}"))
+}
+
+/// The content of the files, and the command, if there is one.
+fn texts(recipe: &Table) -> Vec<&str> {
+    let command = recipe.get("command").map(|_| text(recipe, "command"));
+    files(recipe).into_iter().map(|(_, content)| content).chain(command).collect()
 }
 
 /// Starts a broker without and, if it has a recipe for that, with durable storage. Sends messages through each.

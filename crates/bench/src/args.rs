@@ -353,13 +353,13 @@ pub(crate) struct ComparisonArgs {
 }
 
 impl ComparisonArgs {
-    /// Whether it names a server, a processor, or anything else than the version.
+    /// Whether it names a server, a processor, or anything else than the version and the layers.
     pub(crate) fn is_chosen(&self) -> bool {
         let names_servers = !(self.hosts.is_empty() && self.servers.is_empty() && self.commands.is_empty());
         let names_processors = self.server_cpu.is_some() || self.pin.is_some() || self.threads != 1;
         let is_added = self.with_mosquitto || self.with_relay;
         let is_measured = self.repeat != 1 || self.json.is_some();
-        names_servers || names_processors || is_added || is_measured || self.layers.is_chosen()
+        names_servers || names_processors || is_added || is_measured || self.layers.has_trust()
     }
 }
 

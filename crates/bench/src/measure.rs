@@ -85,13 +85,6 @@ struct Share {
     busy: f64,
 }
 
-impl Target {
-    /// A server over TCP alone.
-    pub(crate) fn plain(address: SocketAddr, process: Option<Process>) -> Self {
-        Self { address, stack: None, process }
-    }
-}
-
 impl Generator {
     /// Runs a load, one part per thread. `look` is called now and then with the messages that have arrived and the
     /// number that will; an error of its ends the run.

@@ -173,15 +173,25 @@ impl Contender {
             }
             Origin::Own(words) => Started::new(own(words, address)?, cpus)?,
         };
-        match self.over {
-            Over::Quic => started.wait_until(|| takes_datagrams(address), START_PATIENCE, interrupt)?,
-            _ => started.wait_until_it_accepts(address, START_PATIENCE, interrupt)?,
-        }
+        started.wait_until_it_accepts(address, self.over, START_PATIENCE, interrupt)?;
         let process = started.process();
-        let host = address.ip().to_string();
-        let stack = trust.stack(self.over, &host, location(&host, address.port(), DEFAULT_PATH))?;
-        Ok(Server { target: Target { address, stack, process }, _started: Some(started) })
+        Ok(Server { target: target(address, self.over, trust, process)?, _started: Some(started) })
     }
+}
+
+/// A server that was started at this address, with these layers of connections to it.
+///
+/// # Errors
+/// Those of [`Trust::stack`].
+pub(crate) fn target(
+    address: SocketAddr,
+    over: Over,
+    trust: &Trust,
+    process: Option<Process>,
+) -> Result<Target> {
+    let host = address.ip().to_string();
+    let stack = trust.stack(over, &host, location(&host, address.port(), DEFAULT_PATH))?;
+    Ok(Target { address, stack, process })
 }
 
 impl RunningServer {
@@ -337,10 +347,16 @@ impl Started {
     pub(crate) fn wait_until_it_accepts(
         &mut self,
         address: SocketAddr,
+        over: Over,
         patience: Duration,
         interrupt: &Interrupt,
     ) -> Result<()> {
-        self.wait_until(|| accepts(address), patience, interrupt)
+        match over {
+            Over::Quic => self.wait_until(|| takes_datagrams(address), patience, interrupt),
+            Over::Tcp | Over::Tls | Over::Ws | Over::Wss => {
+                self.wait_until(|| accepts(address), patience, interrupt)
+            }
+        }
     }
 
     fn wait_until(
@@ -452,7 +468,7 @@ fn words(own_words: &[&str], name: &str) -> Vec<String> {
     words.map(str::to_owned).collect()
 }
 
-fn fill_in(command: &str, address: SocketAddr, trust: &Trust) -> String {
+pub(crate) fn fill_in(command: &str, address: SocketAddr, trust: &Trust) -> String {
     let command = command.replace(PORT_PLACEHOLDER, &address.port().to_string());
     let Some(made) = trust.made() else { return command };
     let files = [made.chain(), made.key(), made.authority()];

@@ -1,11 +1,12 @@
 // The MQTT broker library mochi as a program, for comparisons.
 //
-// usage: mochi [-store FOLDER] PORT
+// usage: mochi [-store FOLDER] [-cert FILE -key FILE] [-websocket] PORT
 //
 // With -store, sessions and their messages are written to a Pebble database in that folder, and each write is synced.
 package main
 
 import (
+	"crypto/tls"
 	"flag"
 	"io"
 	"log"
@@ -28,6 +29,9 @@ const writesPending = 1 << 16
 
 func main() {
 	store := flag.String("store", "", "folder of the database; without it, nothing is stored")
+	certificate := flag.String("cert", "", "certificate, a PEM file; with it, connections have TLS")
+	key := flag.String("key", "", "private key of the certificate, a PEM file")
+	websocket := flag.Bool("websocket", false, "serve MQTT over WebSocket")
 	version := flag.Bool("version", false, "print the version of the library")
 	flag.Parse()
 	if *version {
@@ -35,15 +39,24 @@ func main() {
 		return
 	}
 	if flag.NArg() != 1 {
-		log.Fatal("usage: mochi [-store FOLDER] PORT")
+		log.Fatal("usage: mochi [-store FOLDER] [-cert FILE -key FILE] [-websocket] PORT")
 	}
 	server := mqtt.New(options())
 	check(server.AddHook(new(auth.AllowHook), nil))
 	if *store != "" {
 		check(server.AddHook(new(pebble.Hook), &pebble.Options{Path: *store, Mode: pebble.Sync}))
 	}
-	listener := listeners.NewTCP(listeners.Config{ID: "tcp", Address: "127.0.0.1:" + flag.Arg(0)})
-	check(server.AddListener(listener))
+	config := listeners.Config{ID: "clients", Address: "127.0.0.1:" + flag.Arg(0)}
+	if *certificate != "" {
+		pair, err := tls.LoadX509KeyPair(*certificate, *key)
+		check(err)
+		config.TLSConfig = &tls.Config{Certificates: []tls.Certificate{pair}}
+	}
+	if *websocket {
+		check(server.AddListener(listeners.NewWebsocket(config)))
+	} else {
+		check(server.AddListener(listeners.NewTCP(config)))
+	}
 	check(server.Serve())
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGINT, syscall.SIGTERM)

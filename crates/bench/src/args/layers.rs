@@ -67,9 +67,9 @@ pub(crate) struct RelayArgs {
 }
 
 impl LayersArgs {
-    /// Whether any flag was given.
-    pub(super) fn is_chosen(&self) -> bool {
-        self.over != Over::Tcp || self.trust.is_chosen()
+    /// Whether a flag of TLS was given.
+    pub(super) fn has_trust(&self) -> bool {
+        self.trust.is_chosen()
     }
 
     /// The layers behind the title of a test; empty over TCP alone.

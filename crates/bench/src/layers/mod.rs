@@ -22,6 +22,7 @@ use clap::ValueEnum;
 use rustls::client::Resumption;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ServerConfig};
+use serde::Deserialize;
 
 pub(crate) use self::certificates::Certificates;
 pub(crate) use self::quic::{Quic, QuicStack};
@@ -36,7 +37,8 @@ use crate::link::{Received, write};
 const SESSIONS: usize = 8;
 
 /// Choice of layers.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Over {
     /// MQTT over TCP alone
     #[default]

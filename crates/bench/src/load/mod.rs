@@ -11,6 +11,7 @@ mod trouble;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
 use wire::{Packet, Qos, Role, Version};
 
 pub(crate) use self::churn::{ChurnPlace, ChurnPlan, Churned};
@@ -41,7 +42,8 @@ const LATENCY_MAX: Duration = Duration::from_secs(60);
 const LATENCY_DIGITS: u8 = 3;
 
 /// The things that a test counts.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Counted {
     #[default]
     Messages,

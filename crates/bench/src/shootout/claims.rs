@@ -6,11 +6,14 @@
 //! server:                                                                              SIGKILL ── starts again
 //! ```
 //!
+//! SIGKILL comes after some time, or earlier if the queue of the subscriber gets long: many brokers limit queues.
+//!
 //! SIGKILL is kinder than a power cut: the system still writes what the server has handed over.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -37,6 +40,12 @@ const WINDOW: u64 = 100;
 /// Bytes of a payload; the first eight are the number of the message.
 const PAYLOAD_LEN: usize = 100;
 
+/// Acknowledged messages after which the server is killed before its time.
+const MESSAGES_MAX: u64 = 50_000;
+
+/// Time between two looks at their number.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+
 /// Time that a server may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -50,7 +59,7 @@ const TOPIC: &str = "claims/messages";
 /// # Errors
 /// If the machine refuses something, or there is an interrupt. A fault of the server is part of the result.
 pub(super) fn check(peer: &Peer, setting: &Setting) -> Result<Option<Claim>> {
-    let Some(recipe) = peer.durable_recipe(&setting.folder)? else { return Ok(None) };
+    let Some(recipe) = peer.durable_recipe(setting)? else { return Ok(None) };
     let durable = peer.entry.durable.as_ref();
     let mut claim = Claim {
         server: peer.name().to_owned(),
@@ -79,12 +88,16 @@ fn put_to_test(recipe: &Recipe<'_>, claim: &mut Claim, setting: &Setting) -> Res
     subscriber.wait_for(|packet| matches!(packet, Packet::SubAck(_)).then_some(()))?;
     subscriber.leave()?;
     let began = Instant::now();
+    let acknowledged = AtomicU64::new(0);
     claim.acknowledged = thread::scope(|scope| {
         let killer = scope.spawn(|| {
-            thread::sleep(Duration::from_secs_f64(setting.seconds));
+            let is_early = || began.elapsed().as_secs_f64() < setting.seconds;
+            while is_early() && acknowledged.load(Relaxed) < MESSAGES_MAX {
+                thread::sleep(LOOK_INTERVAL);
+            }
             server.crash()
         });
-        let published = publish(address, interrupt);
+        let published = publish(address, &acknowledged, interrupt);
         killer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         published
     })?;
@@ -100,8 +113,9 @@ fn put_to_test(recipe: &Recipe<'_>, claim: &mut Claim, setting: &Setting) -> Res
     Ok(())
 }
 
-/// Publishes until the server is gone. Returns the number of messages at the front of all that are acknowledged.
-fn publish(address: SocketAddr, interrupt: &Interrupt) -> Result<u64> {
+/// Publishes until the server is gone, and counts in `progress`. Returns the number of messages at the front of all that are
+/// acknowledged.
+fn publish(address: SocketAddr, progress: &AtomicU64, interrupt: &Interrupt) -> Result<u64> {
     let mut publisher = Client::connect(address, "claims-publisher", true)?;
     let (mut sent, mut acknowledged) = (0, BTreeSet::new());
     let mut front = 0;
@@ -126,6 +140,7 @@ fn publish(address: SocketAddr, interrupt: &Interrupt) -> Result<u64> {
         while acknowledged.remove(&front) {
             front += 1;
         }
+        progress.store(front, Relaxed);
     }
 }
 

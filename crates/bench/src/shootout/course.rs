@@ -17,6 +17,7 @@ use super::results::{Cell, Measure, Run, Size};
 use super::workload::{Amount, Workload};
 use super::{Setting, results};
 use crate::error::{Error, Result};
+use crate::load::Troubled;
 use crate::measure::Measured;
 use crate::sequence::Tally;
 
@@ -25,6 +26,9 @@ const FAILURES_MAX: usize = 2;
 
 /// Time after which a server's memory counts as what it keeps.
 const AFTER: Duration = Duration::from_millis(500);
+
+/// Time that a warm-up may spend on waiting for lost messages, in seconds.
+const LOSS_SECS_MAX: f64 = 8.0;
 
 /// Messages that are slower than a percentile, at least.
 const BEYOND_MIN: f64 = 10.0;
@@ -72,11 +76,10 @@ fn empty(workload: &Workload, peers: &[Peer]) -> results::Workload {
     });
     let sizes: Vec<Size> = sizes.collect();
     let cells = peers.iter().flat_map(|peer| {
-        let skipped = unsuited(workload, peer);
-        (0..sizes.len()).map(move |size| Cell {
+        (0..sizes.len()).map(|size| Cell {
             server: peer.name().to_owned(),
             size,
-            skipped: skipped.clone(),
+            skipped: unsuited(workload, size, peer),
             runs: Vec::new(),
         })
     });
@@ -86,21 +89,23 @@ fn empty(workload: &Workload, peers: &[Peer]) -> results::Workload {
         text: entry.text.clone(),
         bench: entry.bench.clone(),
         qos: workload.qos() as u8,
+        counted: workload.counted(),
         cells: cells.collect(),
         sizes,
     }
 }
 
 /// Why a server cannot take part, if it cannot.
-fn unsuited(workload: &Workload, peer: &Peer) -> Option<String> {
+fn unsuited(workload: &Workload, size: usize, peer: &Peer) -> Option<String> {
     let qos = workload.qos() as u8;
     let version = workload.version.to_string();
     let entry = &peer.entry;
     let speaks = entry.versions.iter().any(|known| version.trim_end_matches(".0") == *known);
     match () {
-        () if peer.name() == RELAY && !workload.entry.with_relay => {
+        () if peer.name() == RELAY && !workload.suits_relay(size) => {
             Some("the relay knows no protocol".to_owned())
         }
+        () if !peer.has_recipe(workload.over) => Some(format!("no recipe over {}", workload.over.name())),
         () if qos > entry.qos_max => Some(format!("no QoS {qos}")),
         () if !speaks => Some(format!("no MQTT {version}")),
         () => None,
@@ -184,7 +189,7 @@ fn run_once(
 ) -> Result<Run> {
     let (cpus, interrupt) = (setting.server_cpus.as_ref(), &setting.interrupt);
     interrupt.check()?;
-    let mut server = peer.recipe(&setting.folder)?.start(cpus, interrupt)?;
+    let mut server = peer.recipe(setting, workload.over)?.start(cpus, interrupt)?;
     let patience = setting.run_patience + workload.duration();
     let deadline = Instant::now() + patience;
     let check = || {
@@ -209,6 +214,11 @@ fn run_once(
     if !server.is_alive() {
         return Err(Error::Server("ended during the run".to_owned()));
     }
+    if let Some(troubled) = measured.outcome.troubled.filter(|troubled| troubled.received < troubled.expected)
+    {
+        let Troubled { expected, received, .. } = troubled;
+        return Err(Error::Server(format!("completed {received} of {expected}, and then nothing more came")));
+    }
     Ok(figures(&measured, words, &warm_up, after_bytes))
 }
 
@@ -222,7 +232,7 @@ struct WarmUp {
 impl WarmUp {
     /// Runs longer and longer pieces until this time is over. Returns the rate of the last one, messages per second.
     fn run(&mut self, seconds: f64, run: impl Fn(Amount) -> Result<(Measured, String)>) -> Result<f64> {
-        let (mut amount, mut taken) = (Amount::WarmUp, 0.0);
+        let (mut amount, mut taken, began) = (Amount::WarmUp, 0.0, Instant::now());
         loop {
             let (measured, _) = run(amount)?;
             let piece = measured.elapsed.as_secs_f64();
@@ -230,8 +240,9 @@ impl WarmUp {
             self.messages += measured.outcome.messages;
             self.tally.add(measured.outcome.tally);
             let rate = measured.messages_per_sec().unwrap_or(1.0);
-            // The rate of a short piece is that of its beginning.
-            if taken >= seconds && piece >= seconds / 4.0 {
+            // The rate of a short piece is that of its beginning. With a server that loses messages, each piece waits for them.
+            let is_late = began.elapsed().as_secs_f64() > seconds + LOSS_SECS_MAX;
+            if is_late || taken >= seconds && piece >= seconds / 4.0 {
                 return Ok(rate);
             }
             amount = Amount::For { rate, seconds: (4.0 * piece).clamp(seconds / 20.0, seconds) };
@@ -263,6 +274,7 @@ fn figures(measured: &Measured, words: String, warm_up: &WarmUp, after_bytes: Op
         peak_bytes: measured.peak_bytes,
         after_bytes,
         connection_bytes: measured.connection_bytes,
+        completion_secs: measured.outcome.troubled.map(|troubled| troubled.took.as_secs_f64()),
         generator_busy: measured.generator_busy,
         latency_ms: latency_ms.unwrap_or_default(),
     }

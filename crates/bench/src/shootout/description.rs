@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 use crate::error::{Error, Result};
+use crate::layers::Over;
 
 /// The servers that are known without a file.
 const PEERS: &str = include_str!("peers.toml");
@@ -84,12 +85,31 @@ pub(super) struct ServerEntry {
     /// Known limits of the server that matter to a reader of its figures.
     #[serde(default)]
     pub(super) notes: Vec<String>,
+    /// Settings for listeners with layers above TCP, such as `tls`.
+    #[serde(default)]
+    pub(super) layers: BTreeMap<Over, Layered>,
     /// Settings with which acknowledged messages survive a crash, if the server claims that.
     #[serde(default)]
     pub(super) durable: Option<Durable>,
     /// Whether somebody has run this recipe.
     #[serde(default = "yes")]
     pub(super) tried: bool,
+}
+
+/// The settings of a server whose connections have layers above TCP.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Layered {
+    /// The command, if it is another one. `{cert}` and `{key}` are replaced by the files of a certificate for 127.0.0.1.
+    #[serde(default)]
+    pub(super) command: Option<String>,
+    /// The files in `{dir}`, instead of those over TCP alone.
+    #[serde(default)]
+    pub(super) files: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) fairness: Vec<String>,
+    #[serde(default)]
+    pub(super) notes: Vec<String>,
 }
 
 /// A claim of durability, and the settings for it.

@@ -3,6 +3,7 @@
 use super::results::{Measure, Results, Size, Workload};
 use super::statistics::{Estimate, Verdict};
 use crate::figure;
+use crate::load::Counted;
 
 /// The relay forwards bytes without a protocol: it is a ceiling, and no rival.
 pub(super) const RELAY: &str = "relay";
@@ -16,7 +17,7 @@ pub(super) struct Quantity {
 }
 
 /// The quantities of a report, in its order.
-pub(super) const QUANTITIES: [Quantity; 8] = [
+pub(super) const QUANTITIES: [Quantity; 9] = [
     Quantity {
         measure: Measure::MessagesPerSec,
         name: "messages per second",
@@ -28,6 +29,12 @@ pub(super) const QUANTITIES: [Quantity; 8] = [
         name: "CPU seconds per million messages",
         more_is_better: false,
         text: figure::quantity,
+    },
+    Quantity {
+        measure: Measure::CompletionSecs,
+        name: "time until the demand is met",
+        more_is_better: false,
+        text: seconds,
     },
     Quantity {
         measure: Measure::Latency(5_000),
@@ -77,6 +84,16 @@ pub(super) struct Findings {
     pub(super) failures: Vec<String>,
     /// The order of the servers in each workload, by messages per second.
     pub(super) rankings: Vec<String>,
+}
+
+impl Quantity {
+    /// Its name in the table of a workload.
+    pub(super) fn name_in(&self, workload: &Workload) -> String {
+        match workload.counted {
+            Counted::Messages => self.name.to_owned(),
+            Counted::Handshakes => self.name.replace("messages", "handshakes"),
+        }
+    }
 }
 
 impl Findings {
@@ -254,6 +271,10 @@ pub(super) fn ranked(
     ranked
 }
 
+fn seconds(value: f64) -> String {
+    milliseconds(value * 1e3)
+}
+
 pub(super) fn milliseconds(value: f64) -> String {
     let duration = std::time::Duration::try_from_secs_f64(value / 1e3);
     duration.map_or_else(|_| "?".to_owned(), figure::duration)
@@ -273,6 +294,7 @@ pub(super) mod tests {
             files: Vec::new(),
             fairness: vec!["setting: reason".into()],
             notes: Vec::new(),
+            layers: Vec::new(),
             absence: None,
         }
     }
@@ -324,6 +346,7 @@ pub(super) mod tests {
                 text: "Text.".into(),
                 bench: "loadtest --conns 100,500".into(),
                 qos: 0,
+                counted: Counted::Messages,
                 sizes: vec![size("100 connections", 100), size("500 connections", 500)],
                 cells,
             }],

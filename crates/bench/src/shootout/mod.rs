@@ -28,10 +28,11 @@ use crate::args::ShootoutArgs;
 use crate::error::{Error, Result};
 use crate::host::{self, CpuList};
 use crate::interrupt::Interrupt;
+use crate::layers::{Over, Trust, TrustArgs};
 use crate::measure::Generator;
 use crate::scratch::file_system_of;
 
-use self::description::Description;
+use self::description::{Description, Layered};
 use self::peer::{Peer, Places};
 use self::results::{Claim, Machine, Results, Server};
 use self::workload::Workload;
@@ -52,6 +53,8 @@ struct Setting {
     run_patience: Duration,
     /// Folders of servers are made in it.
     folder: PathBuf,
+    /// The certificate of servers whose connections have TLS.
+    trust: Trust,
     server_cpus: Option<CpuList>,
     generator: Generator,
     interrupt: Interrupt,
@@ -88,7 +91,7 @@ pub(crate) fn run(args: &ShootoutArgs) -> Result<ExitCode> {
     host::raise_descriptor_limit(connections)?;
     fs::create_dir_all(&args.output)
         .map_err(Error::io(format!("make {}", wire::Shown(args.output.display()))))?;
-    let setting = setting(args, &description)?;
+    let setting = setting(args, &description, &workloads)?;
     let results = compare(&setting, &description, peers, &workloads)?;
     let written = write(&results, &args.output);
     // All servers have ended by now.
@@ -96,7 +99,7 @@ pub(crate) fn run(args: &ShootoutArgs) -> Result<ExitCode> {
     written
 }
 
-fn setting(args: &ShootoutArgs, description: &Description) -> Result<Setting> {
+fn setting(args: &ShootoutArgs, description: &Description, workloads: &[Workload]) -> Result<Setting> {
     let cpus = |own: &Option<CpuList>, text: &Option<String>| match (own, text) {
         (Some(cpus), _) => Ok(Some(cpus.clone())),
         (None, Some(text)) => text.parse().map(Some).map_err(Error::Arguments),
@@ -108,7 +111,9 @@ fn setting(args: &ShootoutArgs, description: &Description) -> Result<Setting> {
     let generator_cpus = cpus(&args.pin, &description.generator_cpus)?;
     let folder = args.output.canonicalize();
     let folder = folder.map_err(Error::io(format!("find {}", wire::Shown(args.output.display()))))?;
+    let has_tls = workloads.iter().any(|workload| workload.over.has_tls());
     Ok(Setting {
+        trust: Trust::new(&TrustArgs::default(), has_tls, has_tls)?,
         rounds_min: description.rounds_min.min(rounds_max),
         rounds_max,
         precision: description.precision,
@@ -199,7 +204,23 @@ fn server(peer: &Peer) -> Server {
         files: entry.files.clone().into_iter().collect(),
         fairness: entry.fairness.clone(),
         notes: if entry.tried { entry.notes.clone() } else { [&entry.notes[..], &[untried]].concat() },
+        layers: entry
+            .layers
+            .iter()
+            .map(|(over, layered)| results_of(*over, layered, &entry.command))
+            .collect(),
         absence,
+    }
+}
+
+/// The settings for these layers, where `command` is the one over TCP alone.
+fn results_of(over: Over, layered: &Layered, command: &str) -> results::Layered {
+    results::Layered {
+        over: over.name().to_owned(),
+        command: layered.command.clone().unwrap_or_else(|| command.to_owned()),
+        files: layered.files.clone().into_iter().collect(),
+        fairness: layered.fairness.clone(),
+        notes: layered.notes.clone(),
     }
 }
 
@@ -267,4 +288,24 @@ fn write(results: &Results, folder: &Path) -> Result<ExitCode> {
     }
     println!("{markdown}\nThe report is {}.", wire::Shown(folder.join("report.html").display()));
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+impl Setting {
+    /// One short round, in the folder for temporary files.
+    fn of_tests() -> Self {
+        Self {
+            rounds_min: 1,
+            rounds_max: 1,
+            precision: 1.0,
+            seconds: 0.1,
+            warm_up_seconds: 0.1,
+            run_patience: PATIENCE_MIN,
+            folder: env::temp_dir(),
+            trust: Trust::default(),
+            server_cpus: None,
+            generator: Generator { workers: 1, cpus: None, version: wire::Version::V3_1_1 },
+            interrupt: Interrupt::default(),
+        }
+    }
 }

@@ -7,13 +7,15 @@ use std::process::Command;
 use std::time::Duration;
 use std::{env, fs};
 
-use super::description::ServerEntry;
+use super::Setting;
+use super::description::{Durable, ServerEntry};
 use crate::error::{Error, Result};
 use crate::host::CpuList;
 use crate::interrupt::Interrupt;
+use crate::layers::{Over, Trust};
 use crate::measure::Target;
 use crate::process::Process;
-use crate::server::{Started, free_address, is_on_path};
+use crate::server::{Started, fill_in, free_address, is_on_path, target};
 
 /// Folder of servers that `cargo xtask shootout --install` makes, below the working directory.
 const INSTALLED: &str = "target/peers";
@@ -55,7 +57,12 @@ pub(super) struct Recipe<'a> {
     peer: &'a Peer,
     command: &'a str,
     files: &'a BTreeMap<String, String>,
+    /// The layers of connections, with the certificate for them.
+    over: Over,
+    trust: &'a Trust,
     address: SocketAddr,
+    /// A free port for a listener that the server insists on, and that nobody connects to.
+    spare_port: u16,
     folder: Folder,
 }
 
@@ -106,34 +113,47 @@ impl Peer {
         line.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
     }
 
-    /// Makes an empty folder for the server in `parent`, which is a whole path.
+    /// Whether there are settings for connections over these layers.
+    pub(super) fn has_recipe(&self, over: Over) -> bool {
+        over == Over::Tcp || self.entry.layers.contains_key(&over)
+    }
+
+    /// Makes an empty folder for the server, for connections over these layers.
     ///
     /// # Errors
     /// If the system refuses the folder, or has no port left.
-    pub(super) fn recipe(&self, parent: &Path) -> Result<Recipe<'_>> {
-        self.recipe_of(parent, &self.entry.command, &self.entry.files)
+    pub(super) fn recipe<'a>(&'a self, setting: &'a Setting, over: Over) -> Result<Recipe<'a>> {
+        let layered = self.entry.layers.get(&over);
+        let command = layered.and_then(|layered| layered.command.as_ref()).unwrap_or(&self.entry.command);
+        let files = layered.map_or(&self.entry.files, |layered| &layered.files);
+        self.recipe_of(setting, over, command, files)
     }
 
     /// The same with the settings for which the server claims durability; `None` if it claims none.
     ///
     /// # Errors
     /// As [`Self::recipe`].
-    pub(super) fn durable_recipe(&self, parent: &Path) -> Result<Option<Recipe<'_>>> {
+    pub(super) fn durable_recipe<'a>(&'a self, setting: &'a Setting) -> Result<Option<Recipe<'a>>> {
         let durable = self.entry.durable.as_ref();
-        durable.map(|durable| self.recipe_of(parent, &durable.command, &durable.files)).transpose()
+        let recipe =
+            |durable: &'a Durable| self.recipe_of(setting, Over::Tcp, &durable.command, &durable.files);
+        durable.map(recipe).transpose()
     }
 
     fn recipe_of<'a>(
         &'a self,
-        parent: &Path,
+        setting: &'a Setting,
+        over: Over,
         command: &'a str,
         files: &'a BTreeMap<String, String>,
     ) -> Result<Recipe<'a>> {
-        let address = free_address()?;
+        let Setting { folder: parent, trust, .. } = setting;
+        let (address, spare_port) = (free_address()?, free_address()?.port());
         let folder = parent.join(format!("server-{}-{}", std::process::id(), address.port()));
         fs::create_dir(&folder)
             .map_err(Error::io(format!("make the directory {}", wire::Shown(folder.display()))))?;
-        Ok(Recipe { peer: self, command, files, address, folder: Folder(folder) })
+        let folder = Folder(folder);
+        Ok(Recipe { peer: self, command, files, over, trust, address, spare_port, folder })
     }
 }
 
@@ -161,10 +181,10 @@ impl Recipe<'_> {
         }
         let mut started = Started::by_shell(&self.fill_in(self.command), cpus)?;
         let patience = Duration::from_secs(self.peer.entry.start_secs);
-        started.wait_until_it_accepts(self.address, patience, interrupt)?;
+        started.wait_until_it_accepts(self.address, self.over, patience, interrupt)?;
         // The process that was started may be a script.
         let process = Process::listening_on(self.address).or_else(|| started.process());
-        Ok((started, Target::plain(self.address, process)))
+        Ok((started, target(self.address, self.over, self.trust, process)?))
     }
 
     pub(super) fn address(&self) -> SocketAddr {
@@ -172,8 +192,8 @@ impl Recipe<'_> {
     }
 
     fn fill_in(&self, text: &str) -> String {
-        let text = self.peer.places.fill_in(text);
-        let text = text.replace("{port}", &self.address.port().to_string());
+        let text = fill_in(&self.peer.places.fill_in(text), self.address, self.trust);
+        let text = text.replace("{spare_port}", &self.spare_port.to_string());
         text.replace("{dir}", &self.folder.0.display().to_string())
     }
 }
@@ -204,6 +224,7 @@ impl Drop for Folder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layers::TrustArgs;
 
     fn peer(program: &str, command: &str) -> Peer {
         let text = format!(
@@ -216,7 +237,8 @@ mod tests {
     #[test]
     fn words_of_a_recipe_are_replaced() {
         let peer = peer("{peers}/toy/toy", "{self} {peers} {port} {dir}");
-        let recipe = peer.recipe(&env::temp_dir()).unwrap();
+        let setting = Setting::of_tests();
+        let recipe = peer.recipe(&setting, Over::Tcp).unwrap();
         let (port, folder) = (recipe.address.port(), recipe.folder.0.display().to_string());
         assert_eq!(recipe.fill_in(recipe.command), format!("/bin/pondhawk /peers {port} {folder}"));
         assert!(peer.absence().unwrap().contains("/peers/toy/toy"));
@@ -225,11 +247,32 @@ mod tests {
     }
 
     #[test]
+    fn layers_have_files_of_their_own_and_may_have_a_command() {
+        let text = "name = \"toy\"\nprogram = \"toy\"\ncommand = \"plain\"\n[files]\n\"a\" = \"plain\"\n\
+            [layers.tls]\ncommand = \"tls {cert} {key}\"\n[layers.ws]\n[layers.ws.files]\n\"b\" = \"{spare_port}\"";
+        let peer = Peer::new(toml::from_str(text).unwrap(), Places { peers: "/".into(), own: "/".into() });
+        let made = Trust::new(&TrustArgs::default(), true, true).unwrap();
+        let setting = Setting { trust: made, ..Setting::of_tests() };
+        let of = |over| {
+            let recipe = peer.recipe(&setting, over).unwrap();
+            let names: Vec<_> = recipe.files.keys().cloned().collect();
+            (recipe.fill_in(recipe.command), names.join(" "))
+        };
+        assert_eq!(of(Over::Tcp), ("plain".to_owned(), "a".to_owned()));
+        assert_eq!(of(Over::Ws), ("plain".to_owned(), "b".to_owned()));
+        let (command, files) = of(Over::Tls);
+        assert!(command.starts_with("tls /") && !command.contains('{'), "{command}");
+        assert_eq!(files, "");
+        let known = [Over::Tcp, Over::Tls, Over::Ws, Over::Wss].map(|over| peer.has_recipe(over));
+        assert_eq!(known, [true, true, true, false]);
+    }
+
+    #[test]
     fn a_server_that_ends_at_once_is_a_failure_and_its_files_are_there() {
         let peer = peer("sh", "sh -c 'test -s {dir}/a/b && exit 7'");
         assert_eq!(peer.absence(), None);
         let error = peer
-            .recipe(&env::temp_dir())
+            .recipe(&Setting::of_tests(), Over::Tcp)
             .unwrap()
             .start(None, &Interrupt::default())
             .unwrap_err()

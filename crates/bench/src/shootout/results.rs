@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::statistics::Estimate;
+use crate::load::Counted;
 
 /// Share of its time above which the generator may be what limited a run.
 const GENERATOR_BOUND: f64 = 0.9;
@@ -50,8 +51,22 @@ pub(super) struct Server {
     pub(super) files: Vec<(String, String)>,
     pub(super) fairness: Vec<String>,
     pub(super) notes: Vec<String>,
+    /// Settings for connections with layers above TCP.
+    #[serde(default)]
+    pub(super) layers: Vec<Layered>,
     /// Why it was not measured, if it was not.
     pub(super) absence: Option<String>,
+}
+
+/// Settings of a server whose connections have layers above TCP.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Layered {
+    /// Name of the layers, such as `tls`.
+    pub(super) over: String,
+    pub(super) command: String,
+    pub(super) files: Vec<(String, String)>,
+    pub(super) fairness: Vec<String>,
+    pub(super) notes: Vec<String>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -62,6 +77,9 @@ pub(super) struct Workload {
     /// The words behind `pondhawk bench`.
     pub(super) bench: String,
     pub(super) qos: u8,
+    /// The things that the figures count.
+    #[serde(default)]
+    pub(super) counted: Counted,
     pub(super) sizes: Vec<Size>,
     pub(super) cells: Vec<Cell>,
 }
@@ -106,6 +124,9 @@ pub(super) struct Run {
     /// Resident memory half a second after the clients have gone.
     pub(super) after_bytes: Option<u64>,
     pub(super) connection_bytes: Option<f64>,
+    /// Time until the demand beside which innocent clients were measured was met: all clients were back, or all messages there.
+    #[serde(default)]
+    pub(super) completion_secs: Option<f64>,
     /// Share of its time in which the generator was busy.
     pub(super) generator_busy: f64,
     /// Percentiles and latencies in milliseconds.
@@ -139,6 +160,7 @@ pub(super) enum Measure {
     PeakBytes,
     AfterBytes,
     ConnectionBytes,
+    CompletionSecs,
     /// In milliseconds, at the percentile in hundredths of a per cent.
     Latency(u32),
 }
@@ -230,6 +252,7 @@ impl Run {
             Measure::AfterBytes => self.after_bytes.map(|bytes| bytes as f64),
             // Of interest where nothing else is measured.
             Measure::ConnectionBytes => self.connection_bytes.filter(|_| !has_messages),
+            Measure::CompletionSecs => self.completion_secs,
             Measure::Latency(percentile) => {
                 let wanted = f64::from(percentile) / 100.0;
                 let at = |(percentile, _): &&(f64, f64)| (percentile - wanted).abs() < 1e-6;

@@ -1,5 +1,6 @@
 //! A workload: one test of `bench`, as many messages as the time is for.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use clap::Parser;
@@ -9,7 +10,8 @@ use super::description::WorkloadEntry;
 use crate::args::{BenchArgs, BenchCommand, ComparisonArgs};
 use crate::campaign::new_run_id;
 use crate::error::{Error, Result};
-use crate::load::{FloodTest, IdleTest, ManyTest, OfflineTest, Pattern, PingtestTest, Test};
+use crate::layers::Over;
+use crate::load::{Counted, FloodTest, Pattern, PingtestTest, Test, TroubleTest};
 use crate::measure::{Generator, Measured, Target};
 
 /// Messages as the words say, divided by this, are the first piece of a warm-up.
@@ -18,22 +20,86 @@ const WARM_UP_DIVISOR: f64 = 4.0;
 /// A run of which no message count is known has at least this many messages of each publisher.
 const MESSAGES_MIN: f64 = 10.0;
 
+/// The tests that can take part.
+const TESTS: &str = "loadtest, fanout, fanin, pingtest, idle, many, offline-sessions, slow-consumer, storm, retained-flood, \
+    shared-queue and handshakes";
+
 /// A workload that can be run.
 #[derive(Debug)]
 pub(super) struct Workload {
     pub(super) entry: WorkloadEntry,
     load: Load,
     pub(super) version: Version,
+    /// The layers of all connections.
+    pub(super) over: Over,
 }
 
 /// The tests that take part in a shoot-out.
 #[derive(Debug)]
 enum Load {
+    // The number of messages of these two can be chosen.
     Flood(FloodTest),
     Pingtest(PingtestTest),
-    Idle(IdleTest),
-    Many(ManyTest),
-    Offline(OfflineTest),
+    AsWritten {
+        test: Box<dyn AnyTest>,
+        /// Time that the words give to a run.
+        duration: Duration,
+        /// Whether messages are sent on schedule.
+        is_paced: bool,
+    },
+}
+
+/// A [`Test`] of any kind.
+trait AnyTest: Debug {
+    fn sizes(&self) -> Vec<String>;
+    fn connections(&self, size: usize) -> u64;
+    fn qos(&self) -> Qos;
+    fn counted(&self) -> Counted;
+    fn needs_tls(&self) -> bool;
+    fn suits_relay(&self, size: usize) -> bool;
+    fn run(
+        &self,
+        size: usize,
+        generator: &Generator,
+        target: &Target,
+        check: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Measured>;
+}
+
+impl<T: Test + Debug> AnyTest for T {
+    fn sizes(&self) -> Vec<String> {
+        Test::sizes(self)
+    }
+
+    fn connections(&self, size: usize) -> u64 {
+        Test::connections(self, size)
+    }
+
+    fn qos(&self) -> Qos {
+        Test::qos(self)
+    }
+
+    fn counted(&self) -> Counted {
+        Test::counted(self)
+    }
+
+    fn needs_tls(&self) -> bool {
+        Test::needs_tls(self)
+    }
+
+    fn suits_relay(&self, size: usize) -> bool {
+        Test::suits_relay(self, size)
+    }
+
+    fn run(
+        &self,
+        size: usize,
+        generator: &Generator,
+        target: &Target,
+        check: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Measured> {
+        generator.measure(self.parts(size, new_run_id(), generator.workers), target, |_, _| check())
+    }
 }
 
 /// How much is sent in a run.
@@ -68,8 +134,12 @@ impl Workload {
         let line = line.map_err(|error| in_workload(error.to_string()))?;
         let (load, comparison) = Load::of(line.bench.command()).map_err(in_workload)?;
         if comparison.is_chosen() {
-            let what = "servers, processors and rounds are keys of the file, and no words of a workload";
+            let what = "servers, certificates, processors and rounds are keys of the file, and no words of a workload";
             return Err(in_workload(what.to_owned()));
+        }
+        let over = comparison.layers.over;
+        if load.test().needs_tls() && !over.has_tls() {
+            return Err(in_workload("this test is about TLS: use --over tls or --over wss".to_owned()));
         }
         let can_share = matches!(&load, Load::Pingtest(test) if test.rate.is_none());
         if !entry.shares_of_best.is_empty() && !can_share {
@@ -80,38 +150,49 @@ impl Workload {
         {
             return Err(in_workload(format!("{share} is no share of a rate")));
         }
-        Ok(Self { entry, load, version: comparison.version })
+        Ok(Self { entry, load, version: comparison.version, over })
     }
 
     /// The column headings, one for each size. The shares of the best rate follow the sizes.
     pub(super) fn sizes(&self) -> Vec<String> {
-        let sizes = self.load.sizes();
+        let sizes = self.load.test().sizes();
         let share = |share: &f64| format!("{:.0} % of the best rate", share * 100.0);
         sizes.into_iter().chain(self.entry.shares_of_best.iter().map(share)).collect()
     }
 
     /// The share of the best rate that the size with this index stands for, if it does.
     pub(super) fn share_of_best(&self, size: usize) -> Option<f64> {
-        self.entry.shares_of_best.get(size.checked_sub(self.load.sizes().len())?).copied()
+        self.entry.shares_of_best.get(size.checked_sub(self.load.test().sizes().len())?).copied()
     }
 
     /// Connections of the largest size.
     pub(super) fn connections_max(&self) -> u64 {
-        (0..self.load.sizes().len()).map(|size| self.load.connections(size)).max().unwrap_or(0)
+        let test = self.load.test();
+        (0..test.sizes().len()).map(|size| test.connections(size)).max().unwrap_or(0)
     }
 
     /// Number of connections that the size with this index names.
     pub(super) fn connections(&self, size: usize) -> u64 {
-        let size = size.min(self.load.sizes().len() - 1);
+        let size = self.own_size(size);
         match &self.load {
             // One more may change its subscriptions.
             Load::Flood(test) => test.sizes[size].into(),
-            load => load.connections(size),
+            load => load.test().connections(size),
         }
     }
 
     pub(super) fn qos(&self) -> Qos {
-        self.load.qos()
+        self.load.test().qos()
+    }
+
+    /// The things that the test counts.
+    pub(super) fn counted(&self) -> Counted {
+        self.load.test().counted()
+    }
+
+    /// Whether the relay can be measured at the size with this index.
+    pub(super) fn suits_relay(&self, size: usize) -> bool {
+        self.entry.with_relay && self.load.test().suits_relay(self.own_size(size))
     }
 
     /// Whether the number of messages can be chosen.
@@ -123,22 +204,28 @@ impl Workload {
     pub(super) fn rate(&self) -> Option<f64> {
         match &self.load {
             Load::Pingtest(test) => test.rate.map(|requests| 2.0 * requests),
-            Load::Many(_) | Load::Flood(_) | Load::Idle(_) | Load::Offline(_) => None,
+            Load::Flood(_) | Load::AsWritten { .. } => None,
         }
     }
 
     /// Whether messages of the size with this index are sent on schedule: their rate then says nothing about the server.
     pub(super) fn is_paced(&self, size: usize) -> bool {
-        self.share_of_best(size).is_some() || self.rate().is_some() || matches!(self.load, Load::Many(_))
+        self.share_of_best(size).is_some()
+            || self.rate().is_some()
+            || matches!(self.load, Load::AsWritten { is_paced: true, .. })
     }
 
     /// Time that the words give to a run, if they do.
     pub(super) fn duration(&self) -> Duration {
         match &self.load {
-            Load::Many(test) => test.duration,
-            Load::Offline(test) => test.duration,
-            Load::Flood(_) | Load::Pingtest(_) | Load::Idle(_) => Duration::ZERO,
+            Load::AsWritten { duration, .. } => *duration,
+            Load::Flood(_) | Load::Pingtest(_) => Duration::ZERO,
         }
+    }
+
+    /// The size of the test that the size with this index repeats: itself, unless it stands for a share of the best rate.
+    fn own_size(&self, size: usize) -> usize {
+        size.min(self.load.test().sizes().len() - 1)
     }
 
     /// Runs the size with this index once. Returns the figures, and the words with which `bench` repeats the run.
@@ -153,15 +240,13 @@ impl Workload {
         target: &Target,
         mut check: impl FnMut() -> Result<()>,
     ) -> Result<(Measured, String)> {
-        let size = size.min(self.load.sizes().len() - 1);
-        let (run, workers) = (new_run_id(), generator.workers);
+        let size = self.own_size(size);
         let generator = &Generator { version: self.version, ..generator.clone() };
-        let look = |_, _| check();
         match &self.load {
             Load::Flood(test) => {
                 let messages = amount.messages(test.messages, test.deliveries_of_one_each(size));
                 let test = FloodTest { messages, ..test.clone() };
-                let measured = generator.measure(test.parts(size, run, workers), target, look)?;
+                let measured = AnyTest::run(&test, size, generator, target, &mut check)?;
                 Ok((measured, format!("--messages {messages}")))
             }
             Load::Pingtest(test) => {
@@ -170,18 +255,12 @@ impl Workload {
                 let messages = amount.messages(test.messages, 2 * pairs);
                 let rate = amount.requests_per_sec();
                 let test = PingtestTest { messages, rate, ..test.clone() };
-                let measured = generator.measure(test.parts(size, run, workers), target, look)?;
+                let measured = AnyTest::run(&test, size, generator, target, &mut check)?;
                 let rate = rate.map_or(String::new(), |rate| format!(" --rate {rate:.0}"));
                 Ok((measured, format!("--messages {messages}{rate}")))
             }
-            Load::Idle(test) => {
-                generator.measure(test.parts(size, run, workers), target, look).map(as_written)
-            }
-            Load::Many(test) => {
-                generator.measure(test.parts(size, run, workers), target, look).map(as_written)
-            }
-            Load::Offline(test) => {
-                generator.measure(test.parts(size, run, workers), target, look).map(as_written)
+            Load::AsWritten { test, .. } => {
+                Ok((test.run(size, generator, target, &mut check)?, String::new()))
             }
         }
     }
@@ -210,55 +289,56 @@ impl Amount {
     }
 }
 
-fn as_written(measured: Measured) -> (Measured, String) {
-    (measured, String::new())
-}
-
 impl Load {
     fn of(command: BenchCommand) -> std::result::Result<(Self, ComparisonArgs), String> {
-        match command {
+        let fixed = |test: Box<dyn AnyTest>, duration| Self::AsWritten { test, duration, is_paced: false };
+        Ok(match command {
             BenchCommand::Loadtest(args) => {
                 args.flood.check_pairs().map_err(|error| error.to_string())?;
-                Ok((Self::Flood(args.test()), args.flood.comparison))
+                (Self::Flood(args.test()), args.flood.comparison)
             }
-            BenchCommand::Fanout(args) => Ok((Self::Flood(args.test(Pattern::OneToMany)), args.comparison)),
-            BenchCommand::Fanin(args) => Ok((Self::Flood(args.test(Pattern::ManyToOne)), args.comparison)),
-            BenchCommand::Pingtest(args) => Ok((Self::Pingtest(args.test()), args.comparison)),
-            BenchCommand::Idle(args) => Ok((Self::Idle(args.test()), args.comparison)),
-            BenchCommand::Many(args) => Ok((Self::Many(args.test()), args.comparison)),
-            BenchCommand::OfflineSessions(args) => Ok((Self::Offline(args.test()), args.comparison)),
-            _ => Err("only loadtest, fanout, fanin, pingtest, idle, many and offline-sessions can take part"
-                .to_owned()),
-        }
+            BenchCommand::Fanout(args) => (Self::Flood(args.test(Pattern::OneToMany)), args.comparison),
+            BenchCommand::Fanin(args) => (Self::Flood(args.test(Pattern::ManyToOne)), args.comparison),
+            BenchCommand::Pingtest(args) => (Self::Pingtest(args.test()), args.comparison),
+            BenchCommand::Idle(args) => (fixed(Box::new(args.test()), Duration::ZERO), args.comparison),
+            BenchCommand::OfflineSessions(args) => {
+                let test = args.test();
+                let duration = test.duration;
+                (fixed(Box::new(test), duration), args.comparison)
+            }
+            BenchCommand::SlowConsumer(args) => {
+                args.flood.check_pairs().map_err(|error| error.to_string())?;
+                (fixed(Box::new(args.test()), Duration::ZERO), args.flood.comparison)
+            }
+            BenchCommand::Many(args) => {
+                let test = args.test();
+                let duration = test.duration;
+                (Self::AsWritten { test: Box::new(test), duration, is_paced: true }, args.comparison)
+            }
+            BenchCommand::Storm(args) => (Self::beside(args.test()), args.beside.comparison),
+            BenchCommand::RetainedFlood(args) => (Self::beside(args.test()), args.beside.comparison),
+            BenchCommand::SharedQueue(args) => (Self::beside(args.test()), args.beside.comparison),
+            BenchCommand::Handshakes(args) => match args.beside() {
+                Some(test) => (Self::beside(test), args.comparison),
+                None => (fixed(Box::new(args.test()), Duration::ZERO), args.comparison),
+            },
+            _ => return Err(format!("only {TESTS} can take part")),
+        })
     }
 
-    fn sizes(&self) -> Vec<String> {
-        match self {
-            Self::Flood(test) => Test::sizes(test),
-            Self::Pingtest(test) => Test::sizes(test),
-            Self::Idle(test) => Test::sizes(test),
-            Self::Many(test) => Test::sizes(test),
-            Self::Offline(test) => Test::sizes(test),
-        }
+    /// A test beside innocent clients, whose messages are on schedule.
+    fn beside<T>(test: TroubleTest<T>) -> Self
+    where
+        TroubleTest<T>: Test + Debug + 'static,
+    {
+        Self::AsWritten { duration: test.innocents.duration, test: Box::new(test), is_paced: true }
     }
 
-    fn connections(&self, size: usize) -> u64 {
+    fn test(&self) -> &dyn AnyTest {
         match self {
-            Self::Flood(test) => test.connections(size),
-            Self::Pingtest(test) => test.connections(size),
-            Self::Idle(test) => test.connections(size),
-            Self::Many(test) => test.connections(size),
-            Self::Offline(test) => test.connections(size),
-        }
-    }
-
-    fn qos(&self) -> Qos {
-        match self {
-            Self::Flood(test) => Test::qos(test),
-            Self::Pingtest(test) => Test::qos(test),
-            Self::Idle(test) => Test::qos(test),
-            Self::Many(test) => Test::qos(test),
-            Self::Offline(test) => Test::qos(test),
+            Self::Flood(test) => test,
+            Self::Pingtest(test) => test,
+            Self::AsWritten { test, .. } => &**test,
         }
     }
 }
@@ -295,6 +375,9 @@ mod tests {
             ("loadtest --with-mosquitto", "keys of the file"),
             ("loadtest --repeat 3", "keys of the file"),
             ("loadtest --no-such-flag", "--no-such-flag"),
+            ("loadtest --over tls --insecure", "keys of the file"),
+            ("handshakes --over ws", "about TLS"),
+            ("slow-consumer --conns 3", "is odd"),
         ] {
             let error = Workload::new(entry(words, &[])).unwrap_err().to_string();
             assert!(error.contains("`mine`") && error.contains(needle), "{words}: {error}");
@@ -304,6 +387,20 @@ mod tests {
         for share in [0.0, -1.0, 1.5, f64::NAN] {
             let error = Workload::new(entry("pingtest", &[share])).unwrap_err().to_string();
             assert!(error.contains("no share of a rate"), "{error}");
+        }
+    }
+
+    #[test]
+    fn tests_beside_innocent_clients_are_paced_and_have_their_columns() {
+        for (words, columns, counted) in [
+            ("storm --clients 10", ["idle", "idle again", "storm"].as_slice(), Counted::Messages),
+            ("slow-consumer --conns 10", &["idle", "idle again", "stuck and slow"], Counted::Messages),
+            ("handshakes --over wss", &["full", "resumed"], Counted::Handshakes),
+        ] {
+            let workload = Workload::new(entry(words, &[])).unwrap();
+            assert_eq!(workload.sizes(), columns);
+            assert_eq!(workload.counted(), counted);
+            assert_eq!(workload.is_paced(0), words.starts_with("storm"));
         }
     }
 

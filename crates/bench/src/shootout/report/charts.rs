@@ -1,5 +1,7 @@
 //! Charts as SVG. Each server has a colour and a sign of its own, so that colour is never the only difference.
 
+use std::collections::BTreeSet;
+
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
@@ -37,13 +39,14 @@ struct Line {
     points: Vec<(f64, f64)>,
 }
 
-/// Messages per second over connections; `None` if there is one size only.
+/// Messages per second over connections; `None` if all sizes have the same number of connections.
 ///
 /// # Errors
 /// If the chart cannot be drawn.
 pub(super) fn rates(results: &Results, workload: &Workload) -> Result<Option<String>> {
     let plain = || workload.sizes.iter().enumerate().filter(|(_, size)| size.share_of_best.is_none());
-    if plain().count() < 2 {
+    let connections: BTreeSet<u64> = plain().map(|(_, size)| size.connections).collect();
+    if connections.len() < 2 {
         return Ok(None);
     }
     let lines = lines(results, |name| {

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use super::super::findings::{Findings, QUANTITIES};
+use super::super::findings::Findings;
 use super::super::results::{Claim, Results, Workload};
-use super::{cell_text, charts, has, legend, machine, sentence};
+use super::{cell_text, charts, legend, machine, quantities, sentence};
 use crate::error::Result;
 use crate::figure;
 
@@ -88,11 +88,11 @@ impl Page {
         self.raw("<div class=\"wide\"><table>\n<tr><th></th>");
         workload.sizes.iter().for_each(|size| self.element("th", &size.name));
         self.raw("</tr>\n");
-        for quantity in QUANTITIES.iter().filter(|quantity| has(workload, quantity)) {
+        for quantity in quantities(workload) {
             let columns = workload.sizes.len() + 1;
             self.raw(&format!(
                 "<tr class=\"quantity\"><th colspan=\"{columns}\">{}</th></tr>\n",
-                quantity.name
+                quantity.name_in(workload)
             ));
             for server in results.present() {
                 self.raw("<tr>");
@@ -162,20 +162,27 @@ impl Page {
                 continue;
             }
             self.element("p", &format!("{} {}", server.language, server.version));
-            self.element("pre", &server.command);
-            for (name, content) in &server.files {
-                self.raw(&format!("<details><summary>{}</summary>", escaped(name)));
-                self.element("pre", content.trim_end());
+            self.settings(&server.command, &server.files, &[&server.fairness[..], &server.notes].concat());
+            for layered in &server.layers {
+                let title = format!("{}, over {}", server.name, layered.over);
+                self.raw(&format!("<details><summary>{}</summary>\n", escaped(&title)));
+                let settings = [&layered.fairness[..], &layered.notes].concat();
+                self.settings(&layered.command, &layered.files, &settings);
                 self.raw("</details>\n");
             }
-            self.raw("<ul>\n");
-            server
-                .fairness
-                .iter()
-                .chain(&server.notes)
-                .for_each(|setting| self.element("li", &sentence(setting)));
-            self.raw("</ul>\n");
         }
+    }
+
+    fn settings(&mut self, command: &str, files: &[(String, String)], settings: &[String]) {
+        self.element("pre", command);
+        for (name, content) in files {
+            self.raw(&format!("<details><summary>{}</summary>", escaped(name)));
+            self.element("pre", content.trim_end());
+            self.raw("</details>\n");
+        }
+        self.raw("<ul>\n");
+        settings.iter().for_each(|setting| self.element("li", &sentence(setting)));
+        self.raw("</ul>\n");
     }
 }
 

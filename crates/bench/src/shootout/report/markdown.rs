@@ -1,8 +1,8 @@
 //! The report as Markdown, which reads well on a terminal too.
 
-use super::super::findings::{Findings, QUANTITIES};
+use super::super::findings::{Findings, Quantity};
 use super::super::results::{Claim, Results, Workload};
-use super::{cell_text, has, legend, machine, sentence};
+use super::{cell_text, legend, machine, quantities, sentence};
 use crate::figure;
 use crate::table::{Section, Table};
 
@@ -56,7 +56,7 @@ fn list(text: &mut String, title: &str, items: &[String], or_else: Option<&str>)
 fn table(results: &Results, workload: &Workload) -> Table {
     let mut headings = vec![String::new()];
     headings.extend(workload.sizes.iter().map(|size| size.name.clone()));
-    let section = |quantity| {
+    let section = |quantity: &Quantity| {
         let row = |name: &String| {
             let cells = (0..workload.sizes.len()).map(|size| {
                 workload
@@ -66,11 +66,11 @@ fn table(results: &Results, workload: &Workload) -> Table {
             std::iter::once(name.clone()).chain(cells).collect()
         };
         Section {
-            title: quantity.name.to_owned(),
+            title: quantity.name_in(workload),
             rows: results.present().map(|server| row(&server.name)).collect(),
         }
     };
-    let sections = QUANTITIES.iter().filter(|quantity| has(workload, quantity)).map(section).collect();
+    let sections = quantities(workload).into_iter().map(section).collect();
     Table { title: String::new(), headings, sections, notes: Vec::new() }
 }
 
@@ -127,6 +127,19 @@ fn servers(text: &mut String, results: &Results) {
             text.push_str(&format!("\n- {}", sentence(setting)));
         }
         text.push('\n');
+        for layered in &server.layers {
+            text.push_str(&format!(
+                "\n{}, over {}:\n\n```\n{}\n```\n",
+                server.name, layered.over, layered.command
+            ));
+            for (name, content) in &layered.files {
+                text.push_str(&format!("\n{name}:\n\n```\n{}\n```\n", content.trim_end()));
+            }
+            for setting in layered.fairness.iter().chain(&layered.notes) {
+                text.push_str(&format!("\n- {}", sentence(setting)));
+            }
+            text.push('\n');
+        }
     }
 }
 

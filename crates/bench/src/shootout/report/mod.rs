@@ -7,7 +7,7 @@ mod markdown;
 pub(super) use self::html::html;
 pub(super) use self::markdown::markdown;
 
-use super::findings::Quantity;
+use super::findings::{QUANTITIES, Quantity};
 use super::results::{Cell, Measure, Results, Workload};
 
 /// Marks a rate that the generator may have limited.
@@ -35,9 +35,12 @@ fn sentence(text: &str) -> String {
     if text.ends_with('.') { text.to_owned() } else { format!("{text}.") }
 }
 
-/// Whether any cell of a workload has a quantity.
-fn has(workload: &Workload, quantity: &Quantity) -> bool {
-    workload.cells.iter().any(|cell| cell.estimate(quantity.measure).is_some())
+/// The quantities that a workload has figures of, or the first one, whose cells then say why there are none.
+fn quantities(workload: &Workload) -> Vec<&'static Quantity> {
+    let has =
+        |quantity: &&Quantity| workload.cells.iter().any(|cell| cell.estimate(quantity.measure).is_some());
+    let known: Vec<_> = QUANTITIES.iter().filter(has).collect();
+    if known.is_empty() { QUANTITIES.iter().take(1).collect() } else { known }
 }
 
 /// The explanations of the signs in tables.
