@@ -4,6 +4,7 @@ mod certs;
 mod include;
 mod keys;
 mod pages;
+mod walks;
 
 use std::io::Write;
 use std::process::{Command, Output, Stdio};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::{check, pondhawk};
 
 /// README.md and all pages that nobody generates.
-fn pages() -> Vec<PathBuf> {
+pub(crate) fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let docs = fs::read_dir(root.join("docs")).expect("the pages are there");
     let mut pages: Vec<_> = docs.map(|entry| entry.expect("a page").path()).collect();
@@ -18,7 +18,7 @@ fn pages() -> Vec<PathBuf> {
 }
 
 /// The blocks of this kind in a page. A block in a list is indented.
-fn blocks(page: &str, kind: &str) -> Vec<String> {
+pub(crate) fn blocks(page: &str, kind: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut open: Option<(bool, String)> = None;
     for line in page.lines() {
@@ -36,7 +36,7 @@ fn blocks(page: &str, kind: &str) -> Vec<String> {
     blocks.into_iter().map(|(_, block)| block).collect()
 }
 
-fn read(page: &Path) -> String {
+pub(crate) fn read(page: &Path) -> String {
     fs::read_to_string(page).expect("a page can be read")
 }
 
@@ -74,7 +74,7 @@ fn commands(block: &str) -> Vec<Vec<String>> {
 }
 
 /// The arguments of our program, if this command runs it. Words before it may set variables or give rights.
-fn of_pondhawk(words: &[String]) -> Option<Vec<String>> {
+pub(crate) fn of_pondhawk(words: &[String]) -> Option<Vec<String>> {
     let before =
         |word: &&String| word.contains('=') || ["sudo", "time", "exec", "$"].contains(&word.as_str());
     let start = words.iter().take_while(before).count();
@@ -84,7 +84,7 @@ fn of_pondhawk(words: &[String]) -> Option<Vec<String>> {
 }
 
 /// Splits a line as a shell does, as far as the pages need it. A comment ends the line.
-fn shell_words(line: &str) -> Vec<String> {
+pub(crate) fn shell_words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;

@@ -288,11 +288,12 @@ const SECTIONS: &[Section] = &[
             no attacker receives, store retained messages, and connect, on schedule. A server fails if they lose \
             half of their throughput, or if their 99th percentile is above 5 ms and above three times its value \
             before the attack. It also fails if a client is refused 30 seconds after the attack, or if memory or \
-            disk are then not as before. These clients log in with a password, which Mosquitto does not check here.",
+            disk are then not as before. These clients log in with a password. With `--with-mosquitto`, each attack meets \
+            Mosquitto, too; some attacks then take ten minutes.",
         arguments: "hostile --user innocent --password pond --repeat 3",
         in_short: "hostile --user innocent --password pond --short --duration 0.4",
         configuration: Some(HOSTILE),
-        peers: &[Peer::Mosquitto],
+        peers: &[],
     },
     Section {
         name: "clients",
@@ -528,14 +529,29 @@ impl Page {
         fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
+    /// Writes the sections that were measured here. Others stay as they are, if they come from a machine like this one.
     fn write(&self, machine: &str) -> Result<(), String> {
+        let before = fs::read_to_string(&self.path).unwrap_or_default();
+        let before = if before.contains(machine) { &*before } else { "" };
         let sections: String = SECTIONS
             .iter()
-            .filter_map(|section| fs::read_to_string(self.folder.join(section.name)).ok())
+            .filter_map(|section| {
+                let measured = fs::read_to_string(self.folder.join(section.name)).ok();
+                measured.or_else(|| section_of(before, section.title).map(str::to_owned))
+            })
             .collect();
         let text = format!("{HEAD}\n{machine}\n{sections}");
         fs::write(&self.path, text).map_err(|error| format!("{}: {error}", self.path.display()))
     }
+}
+
+/// The section with this title, from the line break before its heading up to the next one.
+fn section_of<'a>(page: &'a str, title: &str) -> Option<&'a str> {
+    let heading = format!("\n## {title}\n");
+    let from = page.find(&heading)?;
+    let behind = from + heading.len();
+    let to = page[behind..].find("\n## ").map_or(page.len(), |length| behind + length);
+    Some(&page[from..to])
 }
 
 fn is_pinned() -> bool {
@@ -551,14 +567,16 @@ fn machine() -> String {
     };
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let processor = of_file("/proc/cpuinfo", "model name");
-    let memory = of_file("/proc/meminfo", "MemTotal");
+    // The last digits change with each start of a virtual machine.
+    let memory: f64 = of_file("/proc/meminfo", "MemTotal").trim_end_matches(" kB").parse().unwrap_or(0.0);
+    let memory = memory / f64::from(1 << 20);
     let kernel = said(Command::new("uname").args(["-s", "-r"]));
     // The text after the dash names the builder of the kernel.
     let kernel = kernel.split('-').next().unwrap_or_default();
     let mosquitto = said(Command::new("mosquitto").arg("-h"));
     let mosquitto = mosquitto.lines().next().unwrap_or_default();
     format!(
-        "The machine: {processors} processors ({processor}), {memory} of memory, {kernel}; {mosquitto}.\n"
+        "The machine: {processors} processors ({processor}), {memory:.1} GiB of memory, {kernel}; {mosquitto}.\n"
     )
 }
 
@@ -566,4 +584,26 @@ fn machine() -> String {
 fn said(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().map(|output| output.stdout).unwrap_or_default();
     String::from_utf8_lossy(&output).trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_ends_where_the_next_one_begins() {
+        let page = "# Page\n\nText.\n\n## loadtest\n\nOne.\n\n## loadtest over TLS\n\nTwo.\n";
+        assert_eq!(section_of(page, "loadtest"), Some("\n## loadtest\n\nOne.\n"));
+        assert_eq!(section_of(page, "loadtest over TLS"), Some("\n## loadtest over TLS\n\nTwo.\n"));
+        assert_eq!(section_of(page, "pingtest"), None);
+    }
+
+    #[test]
+    fn the_sections_of_the_page_are_known() {
+        let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/BENCHMARKS.md")).unwrap();
+        let headings = page.lines().filter_map(|line| line.strip_prefix("## ")).skip(1);
+        for heading in headings {
+            assert!(SECTIONS.iter().any(|section| section.title == heading), "{heading}");
+        }
+    }
 }
