@@ -342,7 +342,7 @@ fn the_tools_print_what_their_page_says() {
         for line in block.lines() {
             match (line.strip_prefix("$ "), commands.last_mut()) {
                 (Some(command), _) => {
-                    commands.push((command.split("   #").next().unwrap_or(command), String::new()))
+                    commands.push((command.split("   #").next().unwrap_or(command), String::new()));
                 }
                 (None, Some((_, expected))) => expected.push_str(&format!("{line}\n")),
                 (None, None) => {}
