@@ -111,6 +111,7 @@ fn play_with_full_queue(policy: &str, row: impl Fn(&Broker, Version)) {
 #[test]
 fn n_06_a_session_that_is_full_ends_and_its_client_is_told() {
     play_with_full_queue("end-session", |broker, version| {
+        let log_before = broker.log_length();
         let answers = flood(broker, version, ROOM + 1);
         assert!(answers.iter().all(|answer| answer.is_some_and(|reason| reason < 0x80)), "{answers:?}");
         let (client, connack) = broker.greet(&lasting(version, "absent"));
@@ -118,7 +119,7 @@ fn n_06_a_session_that_is_full_ends_and_its_client_is_told() {
         client.leave();
         broker.client(version, "absent").leave();
         wait_for_sys(broker, "sessions/ended_by_full_queue", |count| count > 0);
-        let line = broker.wait_for_log("the queue was full");
+        let line = broker.wait_for_log_behind(log_before, "a full queue");
         assert!(
             line.contains("WARN") && line.contains(&format!("client_id=absent messages={ROOM}")),
             "{line}"

@@ -21,7 +21,7 @@ const REQUIRED: [&str; 9] =
     ["name", "language", "program", "version", "command", "qos_max", "versions", "fairness", "notes"];
 
 /// Keys of some recipes.
-const OPTIONAL: [&str; 5] = ["files", "start_secs", "tried", "durable", "layers"];
+const OPTIONAL: [&str; 6] = ["files", "start_secs", "tried", "durable", "layers", "unsuited"];
 
 /// Keys of each table in `layers`.
 const LAYERED: [&str; 4] = ["command", "files", "fairness", "notes"];
@@ -68,17 +68,22 @@ fn recipes_have_all_keys_and_no_other() {
             let texts = texts(layered);
             let has = |word: &str| texts.iter().any(|text| text.contains(word));
             assert_eq!([has("{cert}"), has("{key}")], [over != "ws"; 2], "{name}, {over}");
-            assert!(
-                has("{port}") || !layered.contains_key("command"),
-                "{name}, {over}, nowhere says its port"
-            );
+            assert!(has("{port}") || texts.is_empty(), "{name}, {over}, nowhere says its port");
+            // A shell replaces itself by the first program of a command.
+            assert!(!has_several_commands(layered), "{name}, {over}, has several commands");
         }
+        assert!(!has_several_commands(recipe), "{name} has several commands");
         let Some(durable) = recipe.get("durable") else { continue };
         let durable = durable.as_table().expect("durable is a table");
         assert_eq!(durable.keys().find(|key| !DURABLE.contains(&key.as_str())), None, "{name}, durable");
         assert!(serves_the_port(durable), "{name}, durable, nowhere says its port");
         assert!(!text(durable, "claim").is_empty(), "{name}");
     }
+}
+
+/// Whether a shell would run more than one program.
+fn has_several_commands(recipe: &Table) -> bool {
+    recipe.get("command").and_then(Value::as_str).is_some_and(|command| command.contains(['&', ';']))
 }
 
 /// Whether the command, or a file that the command uses, contains the port.

@@ -62,7 +62,8 @@ pub(crate) struct Measured {
     pub(crate) server_cpu: Option<Duration>,
     /// The server's largest resident memory since before the first connection, bytes.
     pub(crate) peak_bytes: Option<u64>,
-    /// Resident memory, without pages of files, that each connection added to the server before the load began, bytes.
+    /// Resident memory, without pages of files, that each connection added to the server before the load began, bytes. `None`
+    /// unless it was waited for to settle.
     pub(crate) connection_bytes: Option<f64>,
     /// The share of the time in which the generator's busiest thread ran or waited for a processor.
     pub(crate) generator_busy: f64,
@@ -129,7 +130,9 @@ impl Generator {
             elapsed: observed.elapsed,
             server_cpu: observed.cpu,
             peak_bytes: observed.peak_bytes,
-            connection_bytes: added.filter(|_| connections > 0).map(|bytes| bytes / connections as f64),
+            connection_bytes: added
+                .filter(|_| settles && connections > 0)
+                .map(|bytes| bytes / connections as f64),
             generator_busy,
         })
     }

@@ -571,7 +571,8 @@ keys! {
         /// How many bytes those messages may have.
         queue_bytes: u64 { kind: Size<u64>, default: 256 << 20, bounds: QUEUE_BYTES_MIN..=MEMORY_MAX }
         /// The action when a queue is full. `end-session`: the session is ended, so that a forgotten one cannot stop the
-        /// others. Its client is told, and the log names the client. For a shared subscription, the sessions of all its members are ended, or with
+        /// others. Its client is told, and the log names the clients of at most 16 such sessions in a second, and counts the others. For
+        /// a shared subscription, the sessions of all its members are ended, or with
         /// `dispatch = "key-ordered"` only that of the member for whom most waits. `refuse`: nobody gets the message, and its
         /// publisher is told (reason code 0x97; a client before MQTT 5.0 is disconnected). `drop-oldest`, `drop-newest`: the
         /// oldest messages, or the new one, are dropped and counted. A message that would need the places of more than 1,000

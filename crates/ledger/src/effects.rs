@@ -44,8 +44,8 @@ pub trait Effects {
     /// much later; only of what has an [`address`](Self::address) this is asked.
     fn fetch(&mut self, _wanted: Wanted) {}
 
-    /// Reports that a lasting session has ended because its queue was full, with the number of its messages that were
-    /// discarded. By default, nobody reads these reports.
+    /// Reports that a lasting session has ended because its queue, or that of its group, was full, with the number of its
+    /// own messages that are discarded. By default, nobody reads these reports.
     fn ended_by_full_queue(&mut self, _client_id: &str, _messages: usize) {}
 
     /// Whether the shards take what nobody waits for: wills, steps of cursors. They are put off meanwhile.

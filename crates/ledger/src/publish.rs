@@ -13,6 +13,7 @@ use crate::brake::Arrival;
 use crate::entry::{Entry, Keeping};
 use crate::gauges::{add, shift, subtract};
 use crate::group::{Inherited, lane_of};
+use crate::in_flight::{Exchange, State};
 use crate::lines::{Line, Owner};
 use crate::record::{Granted, MessageId, Queued, WillFate};
 use crate::replies::{Answer, Brake};
@@ -507,7 +508,10 @@ impl Ledger {
         if session.lasting.is_some() {
             add(&self.gauges.ended_by_full_queue, 1);
             let waiting = self.lines.find(id).map_or(0, |line| line.queue.len());
-            to.ended_by_full_queue(&session.subscriber.client_id, waiting + session.in_flight.len());
+            // Those of groups go to other members.
+            let is_own = |exchange: &&Exchange| matches!(exchange.state, State::Own(..));
+            let in_flight = session.in_flight.iter().filter(is_own).count();
+            to.ended_by_full_queue(&session.subscriber.client_id, waiting + in_flight);
         }
         self.remove_session(id, WillFate::Due);
     }

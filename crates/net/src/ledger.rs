@@ -37,7 +37,7 @@ impl LedgerHost for Outside<'_> {
     }
 
     fn more_ended_by_full_queues(&mut self, sessions: usize) {
-        self.log.more_ended_by_full_queues(self.now_ms, sessions);
+        self.log.more_ended_by_full_queues(sessions);
     }
 }
 
@@ -54,10 +54,12 @@ pub(crate) fn run(ledger: Ledger, keeper: Box<dyn Keeper>, switchboard: &Switchb
             // Other threads that wait for this processor go first.
             Sleep::No => thread::yield_now(),
             Sleep::Until(at_ms) => thread::park_timeout(Duration::from_millis(at_ms.saturating_sub(now_ms))),
+            Sleep::Long if outside.log.has_unnamed() => thread::park_timeout(Duration::from_secs(1)),
             Sleep::Long => thread::park(),
         }
         clock.tick();
         outside.now_ms = clock.now().monotonic_ms;
+        outside.log.tell_unnamed(outside.now_ms);
         if body.turn(clock.now(), &mut outside) {
             return;
         }

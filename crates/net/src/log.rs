@@ -9,6 +9,8 @@ use wire::{DisconnectReason, ReasonCode};
 /// One shard may write so many lines about connections in a second.
 const LINES_PER_SEC: u32 = 1_000;
 const SECOND_MS: u64 = 1_000;
+/// The ledger names at most this many ended sessions in a second.
+const ENDS_PER_SEC: u32 = 16;
 
 /// One shard's notices. What is too much is left out, and told as a number.
 #[derive(Default)]
@@ -41,29 +43,66 @@ impl Log {
     }
 }
 
-/// The ledger's lines, about sessions whose queues were full.
+/// The ledger's lines, about sessions whose queues were full. They are written on the thread that all stored messages pass.
 #[derive(Default)]
 pub(crate) struct LedgerLog {
-    allowance: Allowance,
+    began_ms: u64,
+    /// Lines of this second.
+    written: u32,
+    /// Sessions of this second that no line names.
+    unnamed: usize,
 }
 
 impl LedgerLog {
-    /// Writes that a session has ended and what was lost with it, if this second has room for the line.
+    /// Writes that a session has ended and how many messages were lost with it, if this second has room for the line.
     pub(crate) fn ended_by_full_queue(&mut self, now_ms: u64, client_id: &str, messages: usize) {
-        if let Some(lines) = self.allowance.left_out(now_ms) {
-            tracing::warn!(lines, "left out here: more than {LINES_PER_SEC} in a second");
-        }
-        if self.allowance.take(now_ms) {
+        self.tell_unnamed(now_ms);
+        if self.names(now_ms) {
             let client_id = Escaped(client_id);
-            tracing::warn!(%client_id, messages, "the queue was full: the session has ended, and its messages are discarded");
+            tracing::warn!(%client_id, messages, "a full queue: the session has ended, and its messages are discarded");
         }
     }
 
-    /// The same for sessions without names.
-    pub(crate) fn more_ended_by_full_queues(&mut self, now_ms: u64, sessions: usize) {
-        if self.allowance.take(now_ms) {
-            tracing::warn!(sessions, "more queues were full: these sessions have ended, too");
+    /// Whether a line names the next session of this second. Otherwise the session is counted.
+    fn names(&mut self, now_ms: u64) -> bool {
+        if self.written == ENDS_PER_SEC {
+            self.unnamed += 1;
+            return false;
         }
+        if self.written == 0 {
+            self.began_ms = now_ms;
+        }
+        self.written += 1;
+        true
+    }
+
+    /// The same for sessions without names.
+    pub(crate) fn more_ended_by_full_queues(&mut self, sessions: usize) {
+        self.unnamed += sessions;
+    }
+
+    /// Whether [`tell_unnamed`](Self::tell_unnamed) is to be called within a second.
+    pub(crate) fn has_unnamed(&self) -> bool {
+        self.unnamed > 0
+    }
+
+    /// One line about sessions that no line names, when their second is over.
+    pub(crate) fn tell_unnamed(&mut self, now_ms: u64) {
+        if let Some(sessions) = self.take_unnamed(now_ms) {
+            tracing::warn!(
+                sessions,
+                "full queues: further sessions have ended, and their messages are discarded"
+            );
+        }
+    }
+
+    /// The number of these sessions, once, after their second.
+    fn take_unnamed(&mut self, now_ms: u64) -> Option<usize> {
+        if now_ms < self.began_ms + SECOND_MS {
+            return None;
+        }
+        self.written = 0;
+        Some(std::mem::take(&mut self.unnamed)).filter(|sessions| *sessions > 0)
     }
 }
 
@@ -190,6 +229,18 @@ mod tests {
         assert_eq!(shown("a\" why=\"b\n\u{1b}\u{202e}"), r#""a\" why=\"b\n\u{1b}\u{202e}""#);
         assert_eq!(shown("\\x"), r"\\x");
         assert_eq!((shown("").as_str(), shown(&"x".repeat(500)).chars().count()), ("", SHOWN_CHARS + 1));
+    }
+
+    #[test]
+    fn the_ledger_names_a_few_sessions_in_a_second_and_counts_the_others() {
+        let mut log = LedgerLog::default();
+        let named = (0..ENDS_PER_SEC + 5).filter(|_| log.names(5_000)).count();
+        assert_eq!(named, ENDS_PER_SEC as usize);
+        log.more_ended_by_full_queues(100);
+        assert_eq!((log.has_unnamed(), log.take_unnamed(5_999)), (true, None));
+        assert_eq!(log.take_unnamed(6_000), Some(105));
+        assert_eq!((log.has_unnamed(), log.take_unnamed(7_000)), (false, None));
+        assert!(log.names(7_000));
     }
 
     #[test]

@@ -14,6 +14,9 @@ use crate::letter::Answers;
 /// Sessions that a turn names when it reports that their queues were full. It counts the others.
 const ENDED_NAMED_MAX: usize = 16;
 
+/// Characters of their names: one more than the log shows.
+const ENDED_NAME_CHARS: usize = 129;
+
 /// Replies, collected while the ledger works through what has come in, posted once or twice per shard.
 ///
 /// Rule 4 of `protocol::order`: a publisher that has heard [`Reply::Decided`] may send the next message of a topic straight, shard to
@@ -34,7 +37,7 @@ pub(crate) struct Replies<K: ?Sized> {
     /// Weight of the replies that are not posted yet, by shard, in bytes.
     weights: Vec<usize>,
     /// Sessions that have ended because their queues were full, with the numbers of their messages.
-    ended: Vec<(Box<str>, usize)>,
+    ended: Vec<(String, usize)>,
     /// Further ones of this turn.
     ended_unnamed: usize,
     board: Arc<Board>,
@@ -135,7 +138,8 @@ impl<K: Keeper + ?Sized> Effects for Replies<K> {
 
     fn ended_by_full_queue(&mut self, client_id: &str, messages: usize) {
         if self.ended.len() < ENDED_NAMED_MAX {
-            self.ended.push((client_id.into(), messages));
+            let shown: String = client_id.chars().take(ENDED_NAME_CHARS).collect();
+            self.ended.push((shown, messages));
         } else {
             self.ended_unnamed += 1;
         }
@@ -161,6 +165,43 @@ mod tests {
     /// Letters in the order in which they were posted.
     #[derive(Default)]
     struct Posted(Vec<(ShardId, Answers)>);
+
+    /// Sessions that have ended, with names and without.
+    #[derive(Default)]
+    struct Told {
+        named: Vec<(String, usize)>,
+        unnamed: usize,
+    }
+
+    impl LedgerHost for Told {
+        fn post_answers(&mut self, _: ShardId, _: Answers) {}
+
+        fn post_commands_read(&mut self, _: ShardId) {}
+
+        fn ended_by_full_queue(&mut self, client_id: &str, messages: usize) {
+            self.named.push((client_id.to_owned(), messages));
+        }
+
+        fn more_ended_by_full_queues(&mut self, sessions: usize) {
+            self.unnamed += sessions;
+        }
+    }
+
+    #[test]
+    fn a_turn_names_a_few_sessions_whose_queues_were_full_and_counts_the_others() {
+        let mut replies = replies();
+        for number in 0..ENDED_NAMED_MAX + 3 {
+            replies.ended_by_full_queue(&"x".repeat(1_000 * number), number);
+        }
+        let mut told = Told::default();
+        replies.post_all(&mut told);
+        let messages: Vec<_> = told.named.iter().map(|(_, messages)| *messages).collect();
+        assert_eq!((messages, told.unnamed), ((0..ENDED_NAMED_MAX).collect(), 3));
+        assert!(told.named.iter().all(|(client_id, _)| client_id.len() <= ENDED_NAME_CHARS));
+        let mut told = Told::default();
+        replies.post_all(&mut told);
+        assert_eq!((told.named.len(), told.unnamed), (0, 0), "each is told once");
+    }
 
     impl LedgerHost for Posted {
         fn post_answers(&mut self, to: ShardId, answers: Answers) {

@@ -50,6 +50,18 @@ pub(crate) enum Counted {
     Handshakes,
 }
 
+impl Counted {
+    pub(crate) const ALL: [Self; 2] = [Self::Messages, Self::Handshakes];
+
+    /// The word for several of them.
+    pub(crate) fn noun(self) -> &'static str {
+        match self {
+            Self::Messages => "messages",
+            Self::Handshakes => "handshakes",
+        }
+    }
+}
+
 /// The kind of test, with its sizes.
 pub(crate) trait Test {
     /// The part of a run that one thread of the generator carries.
@@ -76,9 +88,14 @@ pub(crate) trait Test {
     /// The column headings, one per size.
     fn sizes(&self) -> Vec<String>;
 
+    /// Number of sizes at the front that show other clients without the trouble beside which they are measured.
+    fn controls(&self) -> usize {
+        0
+    }
+
     /// The size with which the others are compared, round by round.
     fn control(&self) -> Option<usize> {
-        None
+        (self.controls() > 0).then_some(0)
     }
 
     /// Whether a server without a protocol can be measured at the size with this index.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::findings::RELAY;
 use super::peer::Peer;
-use super::results::{Cell, Measure, Run, Size};
+use super::results::{Cell, Measure, Role, Run, Size};
 use super::workload::{Amount, Workload};
 use super::{Setting, results};
 use crate::error::{Error, Result};
@@ -27,8 +27,8 @@ const FAILURES_MAX: usize = 2;
 /// Time after which a server's memory counts as what it keeps.
 const AFTER: Duration = Duration::from_millis(500);
 
-/// Time that a warm-up may spend on waiting for lost messages, in seconds.
-const LOSS_SECS_MAX: f64 = 8.0;
+/// Time after which a warm-up ends in which messages were lost.
+const LOSSY_WARM_UP_MAX: Duration = Duration::from_secs(8);
 
 /// Messages that are slower than a percentile, at least.
 const BEYOND_MIN: f64 = 10.0;
@@ -73,6 +73,7 @@ fn empty(workload: &Workload, peers: &[Peer]) -> results::Workload {
         connections: workload.connections(size),
         share_of_best: workload.share_of_best(size),
         is_paced: workload.is_paced(size),
+        role: workload.role(size),
     });
     let sizes: Vec<Size> = sizes.collect();
     let cells = peers.iter().flat_map(|peer| {
@@ -101,6 +102,9 @@ fn unsuited(workload: &Workload, size: usize, peer: &Peer) -> Option<String> {
     let version = workload.version.to_string();
     let entry = &peer.entry;
     let speaks = entry.versions.iter().any(|known| version.trim_end_matches(".0") == *known);
+    if let Some(why) = entry.unsuited.get(workload.test_name()) {
+        return Some(why.clone());
+    }
     match () {
         () if peer.name() == RELAY && !workload.suits_relay(size) => {
             Some("the relay knows no protocol".to_owned())
@@ -167,10 +171,13 @@ fn is_settled(
     if round < setting.rounds_min {
         return false;
     }
-    let measure = match () {
-        () if workload.is_paced(size) => Measure::Latency(9_900),
-        () if workload.is_scalable() => Measure::MessagesPerSec,
-        () => Measure::PeakBytes,
+    let has_rate = |cell: &Cell| cell.estimate(Measure::MessagesPerSec).is_some();
+    let measure = match workload.role(size) {
+        Role::Control => return round >= setting.rounds_min,
+        Role::Demand => Measure::CompletionSecs,
+        Role::Load if workload.is_paced(size) => Measure::Latency(9_900),
+        Role::Load if result.cells.iter().any(has_rate) => Measure::MessagesPerSec,
+        Role::Load => Measure::PeakBytes,
     };
     let is_precise = |cell: &Cell| {
         let estimate = cell.estimate(measure);
@@ -240,9 +247,9 @@ impl WarmUp {
             self.messages += measured.outcome.messages;
             self.tally.add(measured.outcome.tally);
             let rate = measured.messages_per_sec().unwrap_or(1.0);
-            // The rate of a short piece is that of its beginning. With a server that loses messages, each piece waits for them.
-            let is_late = began.elapsed().as_secs_f64() > seconds + LOSS_SECS_MAX;
-            if is_late || taken >= seconds && piece >= seconds / 4.0 {
+            // The rate of a short piece is that of its beginning. If messages were lost, each piece waits for them.
+            let is_lossy = self.tally.lost > 0 && began.elapsed() > LOSSY_WARM_UP_MAX;
+            if is_lossy || taken >= seconds && piece >= seconds / 4.0 {
                 return Ok(rate);
             }
             amount = Amount::For { rate, seconds: (4.0 * piece).clamp(seconds / 20.0, seconds) };

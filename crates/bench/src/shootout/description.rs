@@ -85,7 +85,10 @@ pub(super) struct ServerEntry {
     /// Known limits of the server that matter to a reader of its figures.
     #[serde(default)]
     pub(super) notes: Vec<String>,
-    /// Settings for listeners with layers above TCP, such as `tls`.
+    /// Tests in which the server does not take part, each with the reason.
+    #[serde(default)]
+    pub(super) unsuited: BTreeMap<String, String>,
+    /// Settings for listeners with other layers than TCP alone, such as `tls`.
     #[serde(default)]
     pub(super) layers: BTreeMap<Over, Layered>,
     /// Settings with which acknowledged messages survive a crash, if the server claims that.
@@ -96,7 +99,7 @@ pub(super) struct ServerEntry {
     pub(super) tried: bool,
 }
 
-/// The settings of a server whose connections have layers above TCP.
+/// The settings of a server whose connections have other layers than TCP alone.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Layered {
@@ -204,6 +207,11 @@ impl Description {
     /// # Errors
     /// If the table of known servers is wrong.
     pub(super) fn known_servers(&self) -> Result<Vec<ServerEntry>> {
+        if let Some(server) = self.own_servers.iter().find(|server| server.layers.contains_key(&Over::Tcp)) {
+            let what =
+                "`layers.tcp` is no table: `command` and `files` of the server are those over TCP alone";
+            return Err(Error::Arguments(format!("server `{}`: {what}", server.name)));
+        }
         let mut known = peers()?;
         known.retain(|server| self.own_servers.iter().all(|own| own.name != server.name));
         Ok(self.own_servers.iter().cloned().chain(known).collect())

@@ -1,6 +1,6 @@
 //! Findings in words, made from the figures alone.
 
-use super::results::{Measure, Results, Size, Workload};
+use super::results::{Measure, Results, Role, Size, Workload};
 use super::statistics::{Estimate, Verdict};
 use crate::figure;
 use crate::load::Counted;
@@ -89,10 +89,12 @@ pub(super) struct Findings {
 impl Quantity {
     /// Its name in the table of a workload.
     pub(super) fn name_in(&self, workload: &Workload) -> String {
-        match workload.counted {
-            Counted::Messages => self.name.to_owned(),
-            Counted::Handshakes => self.name.replace("messages", "handshakes"),
-        }
+        self.name_of(workload.counted)
+    }
+
+    /// Its name where these things are counted.
+    fn name_of(&self, counted: Counted) -> String {
+        self.name.replace("messages", counted.noun())
     }
 }
 
@@ -113,12 +115,13 @@ fn defeats(results: &Results) -> Vec<String> {
     let rivals = || results.present().filter(|server| server.name != subject && server.name != RELAY);
     let mut defeats = Vec::new();
     let (mut compared, mut undecided) = (0, 0);
-    for quantity in &QUANTITIES {
+    let kinds = QUANTITIES.iter().flat_map(|quantity| Counted::ALL.map(|counted| (quantity, counted)));
+    for (quantity, counted) in kinds {
         for rival in rivals() {
-            let columns = columns(results, quantity, &subject, &rival.name);
+            let columns = columns(results, quantity, counted, [&subject, &rival.name]);
             compared += columns.len();
             undecided += columns.iter().filter(|column| column.verdict == Verdict::TooFewRounds).count();
-            defeats.extend(defeat(&columns, quantity, &subject, &rival.name));
+            defeats.extend(defeat(&columns, &quantity.name_of(counted), quantity, [&subject, &rival.name]));
         }
     }
     if defeats.is_empty() {
@@ -131,12 +134,17 @@ fn defeats(results: &Results) -> Vec<String> {
     defeats
 }
 
-fn defeat(columns: &[Column], quantity: &Quantity, subject: &str, rival: &str) -> Option<String> {
+fn defeat(
+    columns: &[Column],
+    name: &str,
+    quantity: &Quantity,
+    [subject, rival]: [&str; 2],
+) -> Option<String> {
     let wanted = if quantity.more_is_better { Verdict::More } else { Verdict::Less };
     let mut lost = columns.iter().filter(|column| column.verdict == wanted);
     let first = lost.next()?;
     let (count, all) = (1 + lost.count(), columns.len());
-    let (name, title, text) = (quantity.name, &first.title, quantity.text);
+    let (title, text) = (&first.title, quantity.text);
     let (own, theirs) = (text(first.own), text(first.theirs));
     let but = if first.is_sound { "" } else { " (with faults, see below)" };
     Some(format!(
@@ -153,7 +161,13 @@ struct Column {
     is_sound: bool,
 }
 
-fn columns(results: &Results, quantity: &Quantity, subject: &str, rival: &str) -> Vec<Column> {
+/// The columns of workloads that count these things.
+fn columns(
+    results: &Results,
+    quantity: &Quantity,
+    counted: Counted,
+    [subject, rival]: [&str; 2],
+) -> Vec<Column> {
     let column = |workload: &Workload, size: usize| {
         let heading = &workload.sizes[size];
         let own = workload.cell(subject, size)?.estimate(quantity.measure)?;
@@ -170,16 +184,24 @@ fn columns(results: &Results, quantity: &Quantity, subject: &str, rival: &str) -
     let of_workload = |workload: &Workload| {
         (0..workload.sizes.len()).filter_map(|size| column(workload, size)).collect::<Vec<_>>()
     };
-    results.workloads.iter().flat_map(of_workload).collect()
+    let workloads = results.workloads.iter().filter(|workload| workload.counted == counted);
+    workloads.flat_map(of_workload).collect()
 }
 
 /// Whether a quantity of two servers says anything about them, because both had the same load.
 ///
 /// The rate of messages on schedule is that of the schedule. A share of the best rate is a load of its own for each
-/// server. Without a schedule, latency is the number of pairs divided by the rate, and hides stalls.
+/// server. Without a schedule, latency is the number of pairs divided by the rate, and hides stalls. Beside a demand, other
+/// clients have as many messages as the server takes time.
 fn is_comparable(heading: &Size, quantity: &Quantity) -> bool {
     let is_latency = matches!(quantity.measure, Measure::Latency(_));
-    heading.share_of_best.is_none()
+    let is_of_role = match heading.role {
+        Role::Load => true,
+        Role::Control => false,
+        Role::Demand => !is_latency,
+    };
+    is_of_role
+        && heading.share_of_best.is_none()
         && if heading.is_paced { quantity.measure != Measure::MessagesPerSec } else { !is_latency }
 }
 
@@ -198,7 +220,7 @@ fn faults(results: &Results, workload: &Workload) -> Vec<String> {
             format!("{} of {}", faults.lost, faults.messages + faults.lost)
         };
         let counts = [
-            (faults.lost, format!("loses {share} of the messages")),
+            (faults.lost, format!("loses {share} of the {}", workload.counted.noun())),
             (faults.duplicated, format!("delivers {} messages again", faults.duplicated)),
             (faults.out_of_order, format!("delivers {} messages out of order", faults.out_of_order)),
             (faults.unexpected, format!("sends {} packets that nobody expects", faults.unexpected)),
@@ -314,6 +336,7 @@ pub(super) mod tests {
             connections,
             share_of_best: None,
             is_paced: false,
+            role: Role::Load,
         };
         let cells = vec![
             cell("mine", 0, vec![run(100, 0), run(101, 0)]),
@@ -383,6 +406,36 @@ pub(super) mod tests {
         let findings = Findings::of(&results);
         assert!(findings.defeats.iter().all(|defeat| !defeat.starts_with("messages per second")));
         assert_eq!(findings.rankings, [""; 0]);
+    }
+
+    #[test]
+    fn handshakes_are_no_messages() {
+        let mut results = results();
+        results.workloads[0].counted = Counted::Handshakes;
+        let findings = Findings::of(&results);
+        assert!(findings.defeats[0].starts_with("handshakes per second: other"), "{:?}", findings.defeats);
+        assert!(findings.faults[0].contains("of the handshakes"), "{:?}", findings.faults);
+    }
+
+    #[test]
+    fn controls_and_latency_beside_a_demand_are_not_compared() {
+        let defeats_as = |role: Role| {
+            let mut results = results();
+            for size in &mut results.workloads[0].sizes {
+                (size.role, size.is_paced) = (role, role != Role::Load);
+            }
+            for (number, cell) in (1..).zip(&mut results.workloads[0].cells) {
+                for run in &mut cell.runs {
+                    run.latency_ms = vec![(99.0, 100.0 / f64::from(number))];
+                    run.completion_secs = Some(100.0 / f64::from(number));
+                }
+            }
+            Findings::of(&results).defeats
+        };
+        assert!(defeats_as(Role::Control)[0].starts_with("None of 0 "), "{:?}", defeats_as(Role::Control));
+        let beside = defeats_as(Role::Demand);
+        assert!(beside.iter().any(|defeat| defeat.starts_with("time until")), "{beside:?}");
+        assert!(beside.iter().all(|defeat| !defeat.starts_with("latency")), "{beside:?}");
     }
 
     #[test]

@@ -32,9 +32,9 @@ use crate::layers::{Over, Trust, TrustArgs};
 use crate::measure::Generator;
 use crate::scratch::file_system_of;
 
-use self::description::{Description, Layered};
+use self::description::Description;
 use self::peer::{Peer, Places};
-use self::results::{Claim, Machine, Results, Server};
+use self::results::{Claim, Layered, Machine, Results, Server};
 use self::workload::Workload;
 
 /// A run that has not ended after this many times its planned duration has failed.
@@ -139,7 +139,7 @@ fn compare(
 ) -> Result<Results> {
     let started = Instant::now();
     let machine = machine(setting)?;
-    let servers: Vec<Server> = peers.iter().map(server).collect();
+    let servers: Vec<Server> = peers.iter().map(|peer| server(peer, workloads)).collect();
     for server in &servers {
         eprintln!("{}: {}", server.name, server.absence.as_deref().unwrap_or(&server.version));
     }
@@ -191,10 +191,13 @@ fn check_claims(setting: &Setting, peers: &[Peer]) -> Result<Vec<Claim>> {
     Ok(claims)
 }
 
-fn server(peer: &Peer) -> Server {
+/// A server with its settings for these workloads.
+fn server(peer: &Peer, workloads: &[Workload]) -> Server {
     let absence = peer.absence();
     let version = if absence.is_none() { peer.version() } else { String::new() };
     let entry = &peer.entry;
+    let is_used = |over: Over| workloads.iter().any(|workload| workload.over == over);
+    let used = entry.layers.iter().filter(|(over, _)| is_used(**over));
     let untried = "the recipe follows the documentation of the broker, and nobody has run it yet".to_owned();
     Server {
         name: entry.name.clone(),
@@ -204,23 +207,8 @@ fn server(peer: &Peer) -> Server {
         files: entry.files.clone().into_iter().collect(),
         fairness: entry.fairness.clone(),
         notes: if entry.tried { entry.notes.clone() } else { [&entry.notes[..], &[untried]].concat() },
-        layers: entry
-            .layers
-            .iter()
-            .map(|(over, layered)| results_of(*over, layered, &entry.command))
-            .collect(),
+        layers: used.map(|(over, layered)| Layered::new(*over, layered, &entry.command)).collect(),
         absence,
-    }
-}
-
-/// The settings for these layers, where `command` is the one over TCP alone.
-fn results_of(over: Over, layered: &Layered, command: &str) -> results::Layered {
-    results::Layered {
-        over: over.name().to_owned(),
-        command: layered.command.clone().unwrap_or_else(|| command.to_owned()),
-        files: layered.files.clone().into_iter().collect(),
-        fairness: layered.fairness.clone(),
-        notes: layered.notes.clone(),
     }
 }
 

@@ -148,7 +148,11 @@ impl Peer {
         files: &'a BTreeMap<String, String>,
     ) -> Result<Recipe<'a>> {
         let Setting { folder: parent, trust, .. } = setting;
-        let (address, spare_port) = (free_address()?, free_address()?.port());
+        let address = free_address()?;
+        let mut spare_port = free_address()?.port();
+        while spare_port == address.port() {
+            spare_port = free_address()?.port();
+        }
         let folder = parent.join(format!("server-{}-{}", std::process::id(), address.port()));
         fs::create_dir(&folder)
             .map_err(Error::io(format!("make the directory {}", wire::Shown(folder.display()))))?;

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::description;
 use super::statistics::Estimate;
+use crate::layers::Over;
 use crate::load::Counted;
 
 /// Share of its time above which the generator may be what limited a run.
@@ -51,14 +53,14 @@ pub(super) struct Server {
     pub(super) files: Vec<(String, String)>,
     pub(super) fairness: Vec<String>,
     pub(super) notes: Vec<String>,
-    /// Settings for connections with layers above TCP.
+    /// Settings for connections with other layers than TCP alone.
     #[serde(default)]
     pub(super) layers: Vec<Layered>,
     /// Why it was not measured, if it was not.
     pub(super) absence: Option<String>,
 }
 
-/// Settings of a server whose connections have layers above TCP.
+/// Settings of a server whose connections have other layers than TCP alone.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Layered {
     /// Name of the layers, such as `tls`.
@@ -92,6 +94,21 @@ pub(super) struct Size {
     pub(super) share_of_best: Option<f64>,
     /// Whether messages were sent on schedule.
     pub(super) is_paced: bool,
+    #[serde(default)]
+    pub(super) role: Role,
+}
+
+/// The part of a size in a comparison.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Role {
+    /// All servers have the same load.
+    #[default]
+    Load,
+    /// The same clients without the trouble of the other sizes: no result of its own.
+    Control,
+    /// A demand, and other clients beside it for as long as the server takes. The time is the result.
+    Demand,
 }
 
 /// All runs of one server at one size of a workload.
@@ -163,6 +180,19 @@ pub(super) enum Measure {
     CompletionSecs,
     /// In milliseconds, at the percentile in hundredths of a per cent.
     Latency(u32),
+}
+
+impl Layered {
+    /// The settings for these layers, where `command` is the one over TCP alone.
+    pub(super) fn new(over: Over, settings: &description::Layered, command: &str) -> Self {
+        Self {
+            over: over.name().to_owned(),
+            command: settings.command.clone().unwrap_or_else(|| command.to_owned()),
+            files: settings.files.clone().into_iter().collect(),
+            fairness: settings.fairness.clone(),
+            notes: settings.notes.clone(),
+        }
+    }
 }
 
 impl Results {

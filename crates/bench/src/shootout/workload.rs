@@ -7,6 +7,7 @@ use clap::Parser;
 use wire::{Qos, Version};
 
 use super::description::WorkloadEntry;
+use super::results::Role;
 use crate::args::{BenchArgs, BenchCommand, ComparisonArgs};
 use crate::campaign::new_run_id;
 use crate::error::{Error, Result};
@@ -56,6 +57,7 @@ trait AnyTest: Debug {
     fn qos(&self) -> Qos;
     fn counted(&self) -> Counted;
     fn needs_tls(&self) -> bool;
+    fn controls(&self) -> usize;
     fn suits_relay(&self, size: usize) -> bool;
     fn run(
         &self,
@@ -85,6 +87,10 @@ impl<T: Test + Debug> AnyTest for T {
 
     fn needs_tls(&self) -> bool {
         Test::needs_tls(self)
+    }
+
+    fn controls(&self) -> usize {
+        Test::controls(self)
     }
 
     fn suits_relay(&self, size: usize) -> bool {
@@ -188,6 +194,20 @@ impl Workload {
     /// The things that the test counts.
     pub(super) fn counted(&self) -> Counted {
         self.load.test().counted()
+    }
+
+    /// The first word, which names the test.
+    pub(super) fn test_name(&self) -> &str {
+        self.entry.bench.split_whitespace().next().unwrap_or_default()
+    }
+
+    /// The part of the size with this index in a comparison.
+    pub(super) fn role(&self, size: usize) -> Role {
+        match &self.load {
+            Load::AsWritten { test, .. } if size < test.controls() => Role::Control,
+            Load::AsWritten { test, is_paced: true, .. } if test.controls() > 0 => Role::Demand,
+            _ => Role::Load,
+        }
     }
 
     /// Whether the relay can be measured at the size with this index.
@@ -401,6 +421,10 @@ mod tests {
             assert_eq!(workload.sizes(), columns);
             assert_eq!(workload.counted(), counted);
             assert_eq!(workload.is_paced(0), words.starts_with("storm"));
+            let roles = ["idle", "idle again"].map(|name| columns.iter().position(|column| *column == name));
+            assert!(roles.into_iter().flatten().all(|size| workload.role(size) == Role::Control));
+            let last = if words.starts_with("storm") { Role::Demand } else { Role::Load };
+            assert_eq!(workload.role(columns.len() - 1), last);
         }
     }
 

@@ -55,8 +55,8 @@ impl Test for SlowConsumerTest {
         ALONE.into_iter().chain(["stuck and slow"]).map(str::to_owned).collect()
     }
 
-    fn control(&self) -> Option<usize> {
-        Some(0)
+    fn controls(&self) -> usize {
+        ALONE.len()
     }
 
     fn qos(&self) -> wire::Qos {

@@ -148,8 +148,8 @@ impl<T: Trouble> Test for TroubleTest<T> {
         ALONE.iter().map(|name| (*name).to_owned()).chain(self.trouble.forms()).collect()
     }
 
-    fn control(&self) -> Option<usize> {
-        Some(0)
+    fn controls(&self) -> usize {
+        ALONE.len()
     }
 
     fn needs_tls(&self) -> bool {

@@ -132,7 +132,7 @@ pub(super) fn cpu(results: &Results, workload: &Workload) -> Result<Option<Strin
     let mut svg = String::new();
     {
         let root = SVGBackend::with_string(&mut svg, (SIZE.0, height)).into_drawing_area();
-        draw_bars(&root, results, &bars).map_err(drawing)?;
+        draw_bars(&root, results, &bars, &QUANTITIES[1].name_in(workload)).map_err(drawing)?;
     }
     Ok(Some(svg))
 }
@@ -141,6 +141,7 @@ fn draw_bars(
     root: &DrawingArea<SVGBackend<'_>, Shift>,
     results: &Results,
     bars: &[(String, super::super::statistics::Estimate)],
+    quantity: &str,
 ) -> std::result::Result<(), Box<dyn std::error::Error>> {
     root.fill(&WHITE)?;
     let most = bars.iter().map(|(_, bar)| bar.high).fold(f64::MIN_POSITIVE, f64::max);
@@ -159,7 +160,7 @@ fn draw_bars(
         .configure_mesh()
         .disable_y_mesh()
         .disable_y_axis()
-        .x_desc("CPU seconds per million messages (logarithmic)")
+        .x_desc(format!("{quantity} (logarithmic)"))
         .light_line_style(TRANSPARENT)
         .x_label_formatter(&|x| figure::quantity(*x))
         .label_style(FONT)

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::super::findings::Findings;
+use super::super::findings::{Findings, QUANTITIES};
 use super::super::results::{Claim, Results, Workload};
 use super::{cell_text, charts, legend, machine, quantities, sentence};
 use crate::error::Result;
@@ -24,7 +24,7 @@ pub(in super::super) fn html(results: &Results) -> Result<String> {
     page.list(&format!("Where {subject} loses"), &findings.defeats, None);
     page.list("Messages lost, repeated or out of order", &findings.faults, Some("None."));
     page.list("Runs that failed", &findings.failures, None);
-    page.list("Order by messages per second (~ no difference between neighbours)", &findings.rankings, None);
+    page.list("Order by rate (~ no difference between neighbours)", &findings.rankings, None);
     for workload in &results.workloads {
         page.workload(results, workload)?;
     }
@@ -79,8 +79,14 @@ impl Page {
             self.element("p", &workload.text);
         }
         self.element("pre", &format!("pondhawk bench {}", workload.bench));
-        self.chart(charts::rates(results, workload)?, &format!("{}: messages per second", workload.title));
-        self.chart(charts::cpu(results, workload)?, &format!("{}: CPU time per message", workload.title));
+        self.chart(
+            charts::rates(results, workload)?,
+            &format!("{}: {}", workload.title, QUANTITIES[0].name_in(workload)),
+        );
+        self.chart(
+            charts::cpu(results, workload)?,
+            &format!("{}: {}", workload.title, QUANTITIES[1].name_in(workload)),
+        );
         for (size, heading) in workload.sizes.iter().enumerate() {
             let title = format!("{}, {}: latency", workload.title, heading.name);
             self.chart(charts::latency(results, workload, size)?, &title);

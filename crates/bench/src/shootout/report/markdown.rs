@@ -14,12 +14,7 @@ pub(in super::super) fn markdown(results: &Results) -> String {
     list(&mut text, &format!("Where {subject} loses"), &findings.defeats, None);
     list(&mut text, "Messages lost, repeated or out of order", &findings.faults, Some("None."));
     list(&mut text, "Runs that failed", &findings.failures, None);
-    list(
-        &mut text,
-        "Order by messages per second (~ no difference between neighbours)",
-        &findings.rankings,
-        None,
-    );
+    list(&mut text, "Order by rate (~ no difference between neighbours)", &findings.rankings, None);
     for workload in &results.workloads {
         text.push_str(&format!("\n## {}\n\n", workload.title));
         if !workload.text.is_empty() {

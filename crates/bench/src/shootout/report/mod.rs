@@ -23,7 +23,8 @@ fn cell_text(workload: &Workload, cell: &Cell, quantity: &Quantity) -> String {
     };
     let half = (estimate.high - estimate.low) / 2.0;
     let spread = if estimate.count > 1 { format!(" ± {}", (quantity.text)(half)) } else { String::new() };
-    let is_of_generator = matches!(quantity.measure, Measure::MessagesPerSec | Measure::Latency(_));
+    let is_of_generator =
+        matches!(quantity.measure, Measure::MessagesPerSec | Measure::CompletionSecs | Measure::Latency(_));
     let bound = if is_of_generator && cell.is_bound_by_generator() { BOUND } else { "" };
     let faults = if workload.is_sound(cell) { "" } else { " †" };
     format!("{}{spread}{bound}{faults}", (quantity.text)(estimate.mean))
