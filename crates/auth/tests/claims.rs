@@ -122,6 +122,19 @@ proptest! {
     }
 }
 
+/// A client may call itself as a wildcard is written. Its name stands for that one level.
+#[test]
+fn the_name_of_a_client_never_covers_a_wildcard() {
+    let claims = in_token(&[Rule { kind: 1, filter: "a/%c".into(), allows: Some((Qos::ExactlyOnce, true)) }]);
+    let may = |client_id: &str, filter: &str| {
+        let client = Client { user: Some("u"), client_id, claims: Some(&claims) };
+        let filter = TopicFilter::new(filter).expect("a filter");
+        Access::default().decide_filter(client, filter, FilterAction::Subscribe).is_allowed
+    };
+    assert!(may("c", "a/c"));
+    assert_eq!(["a/+", "a/#"].map(|filter| may("+", filter) || may("#", filter)), [false; 2]);
+}
+
 fn groups(names: &[&str]) -> Claims {
     Claims::new(names.iter().map(|name| (*name).into()).collect(), None).expect("a few groups")
 }

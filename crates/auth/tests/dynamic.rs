@@ -200,6 +200,66 @@ fn the_commands_of_one_message_are_bounded() {
     assert_eq!(refused.commands.len(), COMMANDS_MAX);
 }
 
+/// The end of a role takes it from its clients and groups, and nothing else from them.
+#[test]
+fn a_deleted_role_is_taken_from_its_holders_alone() {
+    let mut dynamic = DynamicSecurity::parse(FILE).expect("a file");
+    let mut run = |commands: serde_json::Value| {
+        let payload = serde_json::json!({ "commands": commands }).to_string();
+        let outcome = dynamic.control(payload.as_bytes(), &mut |_| Err(auth::HashError::Length));
+        let refusals: Vec<_> = outcome.commands.into_iter().map(|(_, refusal)| refusal).collect();
+        let answer: serde_json::Value = serde_json::from_str(&outcome.answer).expect("JSON");
+        (refusals, answer)
+    };
+    let (refusals, _) = run(serde_json::json!([{ "command": "deleteRole", "rolename": "high" }]));
+    assert_eq!(refusals, [None]);
+    let questions = [
+        serde_json::json!({ "command": "getClient", "username": "ann" }),
+        serde_json::json!({ "command": "getGroup", "groupname": "everybody" }),
+        serde_json::json!({ "command": "getGroup", "groupname": "others" }),
+    ];
+    let (_, answer) = run(serde_json::json!(questions));
+    let roles = |at: usize, kind: &str| {
+        let roles = answer["responses"][at]["data"][kind]["roles"].as_array().expect("a list").clone();
+        roles.iter().map(|role| role["rolename"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(roles(0, "client"), ["low"]);
+    assert_eq!(roles(1, "group"), ["low"]);
+    assert_eq!(roles(2, "group"), [""; 0]);
+}
+
+#[test]
+fn a_name_has_no_characters_that_are_controls_or_reserved() {
+    let mut dynamic = DynamicSecurity::parse("{}").expect("a file");
+    for (name, is_good) in [
+        ("frog", true),
+        ("a\u{1}", false),
+        ("a\u{fdd0}", false),
+        ("a\u{fdef}", false),
+        ("a\u{fdf0}", true),
+        ("a\u{fffe}", false),
+        ("a\u{1ffff}", false),
+    ] {
+        let create = serde_json::json!({ "command": "createGroup", "groupname": name });
+        let payload = serde_json::json!({ "commands": [create] }).to_string();
+        let outcome = dynamic.control(payload.as_bytes(), &mut |_| Err(auth::HashError::Length));
+        assert_eq!(outcome.commands[0].1.is_none(), is_good, "{name:?}: {:?}", outcome.commands);
+    }
+}
+
+#[test]
+fn a_client_is_not_made_in_a_group_that_does_not_exist() {
+    let mut dynamic = DynamicSecurity::parse(FILE).expect("a file");
+    for (group, is_known) in [("nowhere", false), ("others", true)] {
+        let create = serde_json::json!({
+            "command": "createClient", "username": group, "groups": [{ "groupname": group }]
+        });
+        let payload = serde_json::json!({ "commands": [create] }).to_string();
+        let outcome = dynamic.control(payload.as_bytes(), &mut |_| Err(auth::HashError::Length));
+        assert_eq!(outcome.commands[0].1.is_none(), is_known, "{:?}", outcome.commands);
+    }
+}
+
 /// Entries decide as soon as their message is carried out, whatever changed them.
 #[test]
 fn changed_entries_of_a_role_decide_behind_their_message() {

@@ -231,6 +231,14 @@ mod tests {
     }
 
     #[test]
+    fn another_filter_than_the_only_one_is_not_removed() {
+        let mut filters = Filters::default();
+        filters.insert("a");
+        assert!(!filters.remove("b") && filters.contains("a"));
+        assert!(filters.remove("a") && filters.len() == 0);
+    }
+
+    #[test]
     fn filters_come_and_go() {
         let mut filters = Filters::default();
         for filter in ["a", "b", "b", "c"] {

@@ -225,6 +225,18 @@ mod tests {
         assert!(targets.on(ShardId::new(2)).is_empty());
     }
 
+    /// A message of QoS 0 waits for nobody; one above it waits unless the subscription is of QoS 0.
+    #[test]
+    fn absent_subscribers_are_counted_by_the_qos_of_the_message() {
+        let id = |slot| QueueId { slot, generation: 0 };
+        let away = [1, 2, 3].map(|slot| Arc::new(Subscriber::lasting(format!("{slot}").into(), id(slot))));
+        let [low, high] = [Qos::AtMostOnce, Qos::AtLeastOnce].map(Interest::new);
+        let index = index(&[("x", &away[0], high), ("x", &away[1], high), ("#", &away[2], low)]);
+        let targets = Targets::look_up(&index, topic::topic!("x"), None);
+        let counts = [Qos::AtMostOnce, Qos::AtLeastOnce, Qos::ExactlyOnce].map(|qos| targets.absent_at(qos));
+        assert_eq!(counts, [3, 1, 1]);
+    }
+
     #[test]
     fn a_lasting_session_is_queued_for_wherever_it_is_and_a_group_is_merged_with_nobody() {
         let here = subscriber("here", 0, 1);

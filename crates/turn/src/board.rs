@@ -173,6 +173,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_fullest_way_is_found_among_mail_and_commands() {
+        let board = Board::new(2, Arc::new(base::Budget::new(1 << 30)));
+        assert_eq!(board.fullest(), (0, 0));
+        board.mail[0][1].add(30, usize::MAX);
+        board.mail[1][0].add(70, usize::MAX);
+        board.commands[1].add(50, usize::MAX);
+        assert_eq!(board.fullest(), (70, 50));
+    }
+
+    #[test]
     fn a_sender_that_waits_is_told_once() {
         let way = Way::default();
         way.add(100, 50);

@@ -271,6 +271,32 @@ mod tests {
         assert_eq!(told, [(second, "live", 0), (first, "claimed", 5)]);
     }
 
+    /// Shards are given answers up to a weight: none may weigh less than its memory.
+    #[test]
+    fn answers_weigh_what_they_hold() {
+        let connection = ConnectionId { slot: 1, generation: 0 };
+        let message = || Arc::new(base::Message::of_server("t", &[0; 1_000]).expect("a topic"));
+        let messages = vec![message(), message(), message()];
+        let held: usize = messages.iter().map(|message| message.size_bytes()).sum();
+        let retained = Reply::Retained { connection, id: protocol::CursorId(1), messages, done: true };
+        let weight = retained.weight_bytes();
+        assert!((held..held + 1_000).contains(&weight), "{weight} for {held}");
+        let filter = "x".repeat(500).into_boxed_str();
+        let claimed = Claimed {
+            connection,
+            subscriber: Arc::new(Subscriber::new("c".into(), ShardId::new(0), connection)),
+            session_present: true,
+            subscriptions: (0..10)
+                .map(|_| (filter.clone(), base::Interest::new(wire::Qos::AtMostOnce)))
+                .collect(),
+            unfinished: Vec::new(),
+            has_more_unfinished: false,
+            unreleased: Vec::new(),
+        };
+        let weight = Reply::Claimed(Box::new(claimed)).weight_bytes();
+        assert!((5_000..6_500).contains(&weight), "{weight}");
+    }
+
     #[test]
     fn there_is_room_again_when_a_shard_has_read_what_it_was_answered() {
         let mut replies = replies();

@@ -439,6 +439,18 @@ mod tests {
     }
 
     #[test]
+    fn lists_are_equal_if_their_items_are() {
+        use crate::SubAckReason::{GrantedQos0, GrantedQos1};
+        let lists = [&[GrantedQos0][..], &[GrantedQos1], &[GrantedQos0, GrantedQos1]];
+        for (at, one) in lists.iter().enumerate() {
+            for (other_at, other) in lists.iter().enumerate() {
+                let is_equal = OneOrMore::new(one).unwrap() == OneOrMore::new(other).unwrap();
+                assert_eq!(is_equal, at == other_at);
+            }
+        }
+    }
+
+    #[test]
     fn user_properties_in_a_row_are_checked_as_they_are_read() {
         let pairs: [&[u8]; 6] = [
             b"\0\x01n\0\x01v",

@@ -339,6 +339,24 @@ mod tests {
     }
 
     #[test]
+    fn acknowledgements_of_four_bytes_are_read_without_a_parser() {
+        let id = PacketId::new(0x0107);
+        for (first, packet_type) in [
+            (0x40, PacketType::PubAck),
+            (0x50, PacketType::PubRec),
+            (0x62, PacketType::PubRel),
+            (0x70, PacketType::PubComp),
+        ] {
+            let expected = id.map(|id| (packet_type, id));
+            assert_eq!(brief_acknowledgement(&[first, 2, 1, 7, 0xC0, 0]), expected, "{first:02x}");
+            assert_eq!(brief_acknowledgement(&[first, 2, 0, 0]), None, "identifier 0");
+            assert_eq!(brief_acknowledgement(&[first, 3, 1, 7, 0]), None, "a longer one");
+            assert_eq!(brief_acknowledgement(&[first, 2, 1]), None, "not all there");
+            assert_eq!(brief_acknowledgement(&[first | 1, 2, 1, 7]), None, "other flags");
+        }
+    }
+
+    #[test]
     fn a_run_ends_where_a_packet_differs_in_more_than_its_payload() {
         for (next, why) in [
             (&b"\x30\x04\0\x01bx"[..], "another topic"),
