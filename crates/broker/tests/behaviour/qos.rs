@@ -319,6 +319,42 @@ fn a_shared_subscription_brings_each_message_to_one_member_in_turn() {
     }
 }
 
+/// [MQTT-3.1.2-24], wherever packets are forwarded as they came, or share their payload with many.
+#[test]
+fn no_receiver_gets_a_packet_above_its_maximum_however_it_is_forwarded() {
+    const OTHERS: usize = 200;
+    for (qos, payload_len) in [(Qos::AtLeastOnce, 100), (Qos::AtMostOnce, 100), (Qos::AtMostOnce, 10_000)] {
+        let mut world = World::new(1);
+        let small = world.accept(0, Version::V5);
+        let mut connect = Connect::new(Version::V5, utf8("small"));
+        connect.properties.maximum_packet_bytes = std::num::NonZeroU32::new(60);
+        world.send(small, &connect.into());
+        world.packets(small);
+        subscribe(&mut world, small, "t", qos);
+        for number in 0..OTHERS {
+            let other = world.connect(0, Version::V5, &format!("other {number}"));
+            subscribe(&mut world, other, "t", qos);
+        }
+        let publisher = world.connect(0, Version::V5, "publisher");
+        let payload = "x".repeat(payload_len);
+        let segment: Vec<u8> = [&*payload, "fits", &*payload]
+            .iter()
+            .zip(1..)
+            .flat_map(|(payload, number)| {
+                let delivery = match qos {
+                    Qos::AtMostOnce => Delivery::AtMostOnce,
+                    _ => once_at_least(number),
+                };
+                let publish = Publish { delivery, ..Publish::new(name("t"), payload.as_bytes()) };
+                bytes(&publish.into(), Version::V5)
+            })
+            .collect();
+        world.feed(publisher, &segment);
+        let packets = world.packets(small);
+        assert!(packets.len() == 1 && packets[0].contains("fits"), "{qos:?}, {payload_len} B: {packets:?}");
+    }
+}
+
 /// Returns the ledger's account: the number of routed messages, and the sum of their outcomes.
 pub(crate) fn ledger_account(gauges: &Gauges) -> (u64, u64) {
     let read =
