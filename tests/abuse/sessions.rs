@@ -4,7 +4,7 @@ use pondhawk_tests::conversation::{
     Conversation, Message, PUBACK, PUBCOMP, PUBREC, PUBREL, go_on, lasting, publish, resume, session_present,
 };
 use pondhawk_tests::packet::{self, Connect};
-use pondhawk_tests::{Broker, Version};
+use pondhawk_tests::{Broker, Options, Version};
 
 use crate::stage::{play, sized, wait_for_sys};
 
@@ -125,6 +125,26 @@ fn n_06_a_session_that_is_full_ends_and_its_client_is_told() {
             "{line}"
         );
     });
+}
+
+/// The log names a few of them, and counts the others although nothing more happens.
+#[test]
+fn n_06_many_sessions_that_are_full_at_once_are_named_or_counted() {
+    const SESSIONS: usize = 20;
+    const NAMED: usize = 16;
+    let settings = format!("[sessions]\nqueue_messages = {ROOM}\n[sys]\ninterval = \"off\"\n");
+    // Without other clients, nothing wakes the thread that writes the last line.
+    let broker = Broker::start(&Options { settings, ..Options::default() });
+    for number in 0..SESSIONS {
+        let (mut absent, _) = resume(&broker, Version::V5, &format!("many-{number}"));
+        absent.subscribe_with("t", 1);
+        absent.leave();
+    }
+    let mut publisher = broker.client(Version::V5, "publisher");
+    (0..=ROOM).for_each(|_| publisher.deliver(1, "t", b"x"));
+    let line = broker.wait_for_log("further sessions have ended");
+    assert!(line.contains(&format!("sessions={}", SESSIONS - NAMED)), "{line}");
+    assert_eq!(broker.log_lines("a full queue").len(), NAMED);
 }
 
 #[test]

@@ -289,7 +289,7 @@ const SECTIONS: &[Section] = &[
             half of their throughput, or if their 99th percentile is above 5 ms and above three times its value \
             before the attack. It also fails if a client is refused 30 seconds after the attack, or if memory or \
             disk are then not as before. These clients log in with a password. With `--with-mosquitto`, each attack meets \
-            Mosquitto, too; some attacks then take ten minutes.",
+            Mosquitto, too; some attacks then take minutes.",
         arguments: "hostile --user innocent --password pond --repeat 3",
         in_short: "hostile --user innocent --password pond --short --duration 0.4",
         configuration: Some(HOSTILE),

@@ -36,7 +36,7 @@ impl LedgerHost for Outside<'_> {
         self.log.ended_by_full_queue(self.now_ms, client_id, messages);
     }
 
-    fn more_ended_by_full_queues(&mut self, sessions: usize) {
+    fn more_ended_by_full_queues(&mut self, sessions: u64) {
         self.log.more_ended_by_full_queues(sessions);
     }
 }
@@ -50,16 +50,15 @@ pub(crate) fn run(ledger: Ledger, keeper: Box<dyn Keeper>, switchboard: &Switchb
         switchboard.ledger.take(&mut letters);
         body.receive(&mut letters, &mut outside);
         let now_ms = clock.current_ms();
-        match body.sleep(now_ms) {
+        match body.sleep(now_ms).or_until(outside.log.poll_timeout()) {
             // Other threads that wait for this processor go first.
             Sleep::No => thread::yield_now(),
             Sleep::Until(at_ms) => thread::park_timeout(Duration::from_millis(at_ms.saturating_sub(now_ms))),
-            Sleep::Long if outside.log.has_unnamed() => thread::park_timeout(Duration::from_secs(1)),
             Sleep::Long => thread::park(),
         }
         clock.tick();
         outside.now_ms = clock.now().monotonic_ms;
-        outside.log.tell_unnamed(outside.now_ms);
+        outside.log.tell_left_out(outside.now_ms);
         if body.turn(clock.now(), &mut outside) {
             return;
         }

@@ -15,7 +15,7 @@ const ENDS_PER_SEC: u32 = 16;
 /// One shard's notices. What is too much is left out, and told as a number.
 #[derive(Default)]
 pub(crate) struct Log {
-    allowance: Allowance,
+    allowance: Allowance<LINES_PER_SEC>,
 }
 
 impl Log {
@@ -46,81 +46,55 @@ impl Log {
 /// The ledger's lines, about sessions whose queues were full. They are written on the thread that all stored messages pass.
 #[derive(Default)]
 pub(crate) struct LedgerLog {
-    began_ms: u64,
-    /// Lines of this second.
-    written: u32,
-    /// Sessions of this second that no line names.
-    unnamed: usize,
+    allowance: Allowance<ENDS_PER_SEC>,
 }
 
 impl LedgerLog {
     /// Writes that a session has ended and how many messages were lost with it, if this second has room for the line.
     pub(crate) fn ended_by_full_queue(&mut self, now_ms: u64, client_id: &str, messages: usize) {
-        self.tell_unnamed(now_ms);
-        if self.names(now_ms) {
+        self.tell_left_out(now_ms);
+        if self.allowance.take(now_ms) {
             let client_id = Escaped(client_id);
             tracing::warn!(%client_id, messages, "a full queue: the session has ended, and its messages are discarded");
         }
     }
 
-    /// Whether a line names the next session of this second. Otherwise the session is counted.
-    fn names(&mut self, now_ms: u64) -> bool {
-        if self.written == ENDS_PER_SEC {
-            self.unnamed += 1;
-            return false;
-        }
-        if self.written == 0 {
-            self.began_ms = now_ms;
-        }
-        self.written += 1;
-        true
-    }
-
     /// The same for sessions without names.
-    pub(crate) fn more_ended_by_full_queues(&mut self, sessions: usize) {
-        self.unnamed += sessions;
+    pub(crate) fn more_ended_by_full_queues(&mut self, sessions: u64) {
+        self.allowance.left_out += sessions;
     }
 
-    /// Whether [`tell_unnamed`](Self::tell_unnamed) is to be called within a second.
-    pub(crate) fn has_unnamed(&self) -> bool {
-        self.unnamed > 0
+    /// When [`tell_left_out`](Self::tell_left_out) has something to tell, in monotonic milliseconds.
+    pub(crate) fn poll_timeout(&self) -> Option<u64> {
+        self.allowance.ends_ms()
     }
 
     /// One line about sessions that no line names, when their second is over.
-    pub(crate) fn tell_unnamed(&mut self, now_ms: u64) {
-        if let Some(sessions) = self.take_unnamed(now_ms) {
+    pub(crate) fn tell_left_out(&mut self, now_ms: u64) {
+        if let Some(sessions) = self.allowance.left_out(now_ms) {
             tracing::warn!(
                 sessions,
                 "full queues: further sessions have ended, and their messages are discarded"
             );
         }
     }
-
-    /// The number of these sessions, once, after their second.
-    fn take_unnamed(&mut self, now_ms: u64) -> Option<usize> {
-        if now_ms < self.began_ms + SECOND_MS {
-            return None;
-        }
-        self.written = 0;
-        Some(std::mem::take(&mut self.unnamed)).filter(|sessions| *sessions > 0)
-    }
 }
 
 /// Counts the lines of a second, those that are written and those that are not.
 #[derive(Default)]
-struct Allowance {
+struct Allowance<const PER_SEC: u32> {
     began_ms: u64,
     written: u32,
     left_out: u64,
 }
 
-impl Allowance {
+impl<const PER_SEC: u32> Allowance<PER_SEC> {
     fn take(&mut self, now_ms: u64) -> bool {
         if now_ms >= self.began_ms + SECOND_MS {
             self.began_ms = now_ms;
             self.written = 0;
         }
-        let has_room = self.written < LINES_PER_SEC;
+        let has_room = self.written < PER_SEC;
         if has_room {
             self.written += 1;
         } else {
@@ -234,18 +208,17 @@ mod tests {
     #[test]
     fn the_ledger_names_a_few_sessions_in_a_second_and_counts_the_others() {
         let mut log = LedgerLog::default();
-        let named = (0..ENDS_PER_SEC + 5).filter(|_| log.names(5_000)).count();
-        assert_eq!(named, ENDS_PER_SEC as usize);
+        (0..ENDS_PER_SEC + 5).for_each(|_| log.ended_by_full_queue(5_000, "frog", 1));
+        assert_eq!(log.allowance.written, ENDS_PER_SEC);
         log.more_ended_by_full_queues(100);
-        assert_eq!((log.has_unnamed(), log.take_unnamed(5_999)), (true, None));
-        assert_eq!(log.take_unnamed(6_000), Some(105));
-        assert_eq!((log.has_unnamed(), log.take_unnamed(7_000)), (false, None));
-        assert!(log.names(7_000));
+        assert_eq!((log.poll_timeout(), log.allowance.left_out(5_999)), (Some(6_000), None));
+        assert_eq!(log.allowance.left_out(6_000), Some(105));
+        assert_eq!(log.poll_timeout(), None);
     }
 
     #[test]
     fn a_second_has_room_for_so_many_lines_and_the_rest_is_counted() {
-        let mut allowance = Allowance::default();
+        let mut allowance = Allowance::<LINES_PER_SEC>::default();
         let taken = (0..LINES_PER_SEC + 7).filter(|_| allowance.take(5_000)).count();
         assert_eq!(taken, LINES_PER_SEC as usize);
         assert_eq!((allowance.ends_ms(), allowance.left_out(5_999)), (Some(6_000), None));

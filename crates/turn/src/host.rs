@@ -156,11 +156,12 @@ pub trait LedgerHost {
     /// The limits of this reload are in force in the ledger.
     fn reloaded(&mut self, _reload: u64) {}
 
-    /// A lasting session has ended because its queue was full, and this number of messages with it.
+    /// A lasting session has ended because its queue, or that of its group, was full, and this number of messages with it. The
+    /// client identifier may be cut.
     fn ended_by_full_queue(&mut self, _client_id: &str, _messages: usize) {}
 
     /// This number of further sessions has ended in the same turn for the same reason.
-    fn more_ended_by_full_queues(&mut self, _sessions: usize) {}
+    fn more_ended_by_full_queues(&mut self, _sessions: u64) {}
 }
 
 /// The other end of a connection, as the log names it.

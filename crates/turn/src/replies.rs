@@ -14,8 +14,8 @@ use crate::letter::Answers;
 /// Sessions that a turn names when it reports that their queues were full. It counts the others.
 const ENDED_NAMED_MAX: usize = 16;
 
-/// Characters of their names: one more than the log shows.
-const ENDED_NAME_CHARS: usize = 129;
+/// Characters of their names that are kept: more than a log shows, and far fewer than a client may choose.
+const ENDED_NAME_CHARS: usize = 200;
 
 /// Replies, collected while the ledger works through what has come in, posted once or twice per shard.
 ///
@@ -39,7 +39,7 @@ pub(crate) struct Replies<K: ?Sized> {
     /// Sessions that have ended because their queues were full, with the numbers of their messages.
     ended: Vec<(String, usize)>,
     /// Further ones of this turn.
-    ended_unnamed: usize,
+    ended_unnamed: u64,
     board: Arc<Board>,
     bounds: Bounds,
     pub(crate) keeper: Box<K>,
@@ -170,7 +170,7 @@ mod tests {
     #[derive(Default)]
     struct Told {
         named: Vec<(String, usize)>,
-        unnamed: usize,
+        unnamed: u64,
     }
 
     impl LedgerHost for Told {
@@ -182,7 +182,7 @@ mod tests {
             self.named.push((client_id.to_owned(), messages));
         }
 
-        fn more_ended_by_full_queues(&mut self, sessions: usize) {
+        fn more_ended_by_full_queues(&mut self, sessions: u64) {
             self.unnamed += sessions;
         }
     }

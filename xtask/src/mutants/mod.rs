@@ -36,7 +36,7 @@ const CRATES: [(&str, &[&str]); 10] = [
     ("turn", &["turn", "net"]),
 ];
 
-/// Code that other crates use than the rest of its crate, with the crates whose tests exercise it.
+/// Code that the tests of other crates exercise than the rest of its crate, with these crates.
 const PARTS: [(&str, &[&str]); 2] = [
     ("crates/session/src/client/", &["session", "client"]),
     // The lengths of records, which another crate writes.
