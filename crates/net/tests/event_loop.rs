@@ -136,7 +136,9 @@ fn the_password_of_a_client_that_is_gone_is_not_checked_and_its_will_is_not_publ
     }
     let mut last = broker.dial();
     last.write(&login("last", None));
-    until("the others are gone", || broker.server.operator().connections_of(0) == 3);
+    let operator = broker.server.operator();
+    until("all have come", || operator.totals_by_shard()[0].sockets == 53);
+    until("the others are gone", || operator.connections_of(0) == 3);
     gate.open();
     assert_eq!(first.read_packet(), CONNACK);
     assert_eq!(last.read_packet(), CONNACK);
