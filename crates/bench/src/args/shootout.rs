@@ -52,4 +52,8 @@ pub struct ShootoutArgs {
     /// Make the report again from the figures in a results.json
     #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "quick", "list"])]
     pub(crate) report_of: Option<PathBuf>,
+    /// Say whether two runs agree about the order of the servers, from the figures in their results.json. It is a failure if
+    /// they do not
+    #[arg(long, value_names = ["FILE", "FILE"], num_args = 2, conflicts_with_all = ["file", "quick", "list", "report_of"])]
+    pub(crate) compare: Vec<PathBuf>,
 }

@@ -193,7 +193,7 @@ fn columns(
 /// The rate of messages on schedule is that of the schedule. A share of the best rate is a load of its own for each
 /// server. Without a schedule, latency is the number of pairs divided by the rate, and hides stalls. Beside a demand, other
 /// clients have as many messages as the server takes time.
-fn is_comparable(heading: &Size, quantity: &Quantity) -> bool {
+pub(super) fn is_comparable(heading: &Size, quantity: &Quantity) -> bool {
     let is_latency = matches!(quantity.measure, Measure::Latency(_));
     let is_of_role = match heading.role {
         Role::Load => true,

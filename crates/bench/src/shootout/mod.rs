@@ -7,8 +7,9 @@
 //! - `description` reads the file, `peer` starts servers, and `workload` is one test.
 //! - `course` has the rounds, and `claims` kills servers that claim durability.
 //! - `results` are the figures. `statistics` says how far apart figures have to be, and `findings` puts them into words.
-//! - `report` makes the pages.
+//! - `report` makes the pages. `agreement` compares two runs.
 
+mod agreement;
 mod claims;
 mod course;
 mod description;
@@ -32,6 +33,7 @@ use crate::layers::{Over, Trust, TrustArgs};
 use crate::measure::Generator;
 use crate::scratch::file_system_of;
 
+use self::agreement::Agreement;
 use self::description::Description;
 use self::peer::{Peer, Places};
 use self::results::{Claim, Layered, Machine, Results, Server};
@@ -68,11 +70,13 @@ struct Setting {
 /// If the description is wrong, nothing can be compared, the machine refuses something, or there is an interrupt.
 pub(crate) fn run(args: &ShootoutArgs) -> Result<ExitCode> {
     if let Some(file) = &args.report_of {
-        let text =
-            fs::read_to_string(file).map_err(Error::io(format!("read {}", wire::Shown(file.display()))))?;
-        let wrong = |error| Error::Arguments(format!("{}: {error}", wire::Shown(file.display())));
-        let results: Results = serde_json::from_str(&text).map_err(wrong)?;
-        return write(&results, &args.output);
+        return write(&read(file)?, &args.output);
+    }
+    if let [first, second] = args.compare.as_slice() {
+        let agreement = Agreement::of(&read(first)?, &read(second)?);
+        print!("{}", agreement.in_words());
+        let is_agreed = agreement.contradictions.is_empty();
+        return Ok(if is_agreed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     let description = Description::read(args.file.as_deref(), args.quick)?;
     let places = Places::find()?;
@@ -97,6 +101,14 @@ pub(crate) fn run(args: &ShootoutArgs) -> Result<ExitCode> {
     // All servers have ended by now.
     setting.interrupt.take_effect()?;
     written
+}
+
+/// Reads the figures of a run.
+fn read(file: &Path) -> Result<Results> {
+    let text =
+        fs::read_to_string(file).map_err(Error::io(format!("read {}", wire::Shown(file.display()))))?;
+    let wrong = |error| Error::Arguments(format!("{}: {error}", wire::Shown(file.display())));
+    serde_json::from_str(&text).map_err(wrong)
 }
 
 fn setting(args: &ShootoutArgs, description: &Description, workloads: &[Workload]) -> Result<Setting> {
