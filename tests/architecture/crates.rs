@@ -49,6 +49,7 @@ const RULES: &[Rule] = &[
     pure("topic", Layer::Words, &[], &[]),
     pure("wire", Layer::Words, &["topic"], &[]),
     pure("ldap", Layer::Words, &[], &[]),
+    pure("capture", Layer::Words, &["wire"], &[]),
     pure("base", Layer::Core, &["topic", "wire"], &["foldhash", "thin-vec"]),
     pure("index", Layer::Core, &["topic", "wire", "base"], &["foldhash", "hashbrown", "thin-vec"]),
     pure("session", Layer::Core, &["topic", "wire", "base"], &["foldhash", "hashbrown", "thin-vec"]),
@@ -73,7 +74,12 @@ const RULES: &[Rule] = &[
         &["bytes", "foldhash", "hashbrown", "slab"],
     ),
     // The event loops: what a thread does in a turn, without the thread.
-    pure("turn", Layer::Core, &["wire", "base", "index", "protocol", "auth", "ledger", "broker"], &[]),
+    pure(
+        "turn",
+        Layer::Core,
+        &["topic", "wire", "base", "index", "protocol", "auth", "ledger", "broker"],
+        &[],
+    ),
     // Records as bytes. A cluster sends them elsewhere.
     pure("record", Layer::Core, &["topic", "wire", "base", "ledger"], &[]),
     // TLS needs a clock and random numbers, which rustls brings along, and QUIC random numbers.
@@ -99,10 +105,10 @@ const RULES: &[Rule] = &[
     rule(
         "admin",
         Layer::ControlPlane,
-        &["topic", "wire", "base", "protocol", "ledger", "auth", "broker", "net", "config"],
+        &["topic", "wire", "capture", "base", "protocol", "ledger", "auth", "broker", "net", "config"],
     ),
     rule("cluster", Layer::ControlPlane, &["topic", "wire", "ledger", "broker", "config"]),
-    rule("cli", Layer::Binary, &["topic", "wire", "client"]),
+    rule("cli", Layer::Binary, &["topic", "wire", "capture", "client"]),
     // It measures the ledger too, alone and on its journal, without a server around it.
     rule(
         "bench",

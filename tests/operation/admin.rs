@@ -350,7 +350,7 @@ fn every_view_of_the_dashboard_shows_its_data_in_a_browser() {
     let output = node.output().expect("Node.js is there");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 24);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 28);
 }
 
 #[test]
@@ -398,17 +398,28 @@ fn each_role_has_its_rights() {
             ("DELETE", "/api/v1/groups/nobody/queue?all=true"),
             ("POST", "/api/v1/backup"),
             ("PUT", "/api/v1/log-level"),
+            ("GET", "/api/v1/trace"),
+            ("DELETE", "/api/v1/trace"),
         ];
         requests.map(|(method, path)| server.send(method, path, "", "").status)
     };
-    assert_eq!(statuses("viewer-0123456789abcdef"), [200, 200, 403, 403, 200, 403, 200, 403, 403, 403, 403]);
+    assert_eq!(
+        statuses("viewer-0123456789abcdef"),
+        [200, 200, 403, 403, 200, 403, 200, 403, 403, 403, 403, 403, 403]
+    );
     assert_eq!(
         statuses("operator-0123456789abcdef"),
-        [200, 200, 404, 403, 200, 403, 200, 403, 403, 403, 403]
+        [200, 200, 404, 403, 200, 403, 200, 403, 403, 403, 403, 403, 403]
     );
-    // Behind the last two, there is no body.
-    assert_eq!(statuses("admin-0123456789abcdef"), [200, 200, 404, 404, 200, 404, 200, 404, 404, 415, 415]);
-    assert_eq!(statuses("viewer-0123456789abcdeg"), [200, 401, 401, 401, 401, 401, 401, 401, 401, 401, 401]);
+    // Two of them need a body.
+    assert_eq!(
+        statuses("admin-0123456789abcdef"),
+        [200, 200, 404, 404, 200, 404, 200, 404, 404, 415, 415, 404, 404]
+    );
+    assert_eq!(
+        statuses("viewer-0123456789abcdeg"),
+        [200, 401, 401, 401, 401, 401, 401, 401, 401, 401, 401, 401, 401]
+    );
     let secrets = server.with_token("viewer-0123456789abcdef").get("/api/v1/configuration").body;
     assert!(secrets.contains("[admin]") && !secrets.contains("0123456789abcdef"), "{secrets}");
 }

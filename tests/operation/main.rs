@@ -12,6 +12,7 @@ mod listeners;
 mod log;
 mod mounted;
 mod names;
+mod otlp;
 mod passed;
 mod pause;
 mod queues;
@@ -22,6 +23,7 @@ mod service;
 mod stop;
 mod sys;
 mod top;
+mod trace;
 mod version1;
 mod watch;
 

@@ -19,6 +19,7 @@ mod routes;
 mod server;
 mod slow;
 mod tokens;
+mod trace;
 mod uri;
 
 pub use api::LOG_LEVELS;

@@ -72,6 +72,10 @@ pub(crate) enum Action {
     ShowDrain,
     Drain,
     EndDrain,
+    ShowTrace,
+    TraceFile,
+    Trace,
+    EndTrace,
     Listeners,
     Configuration,
     ShowBackup,
@@ -94,6 +98,8 @@ const LIMIT: Parameter =
 const CURSOR: Parameter =
     optional("cursor", "string", "The `cursor` of the answer before, to go on behind it");
 
+const NUMBER: Parameter =
+    optional("number", "integer", "The `number` of a trace. If there is another one, the answer is 409");
 const FILTER: Parameter =
     optional("filter", "string", "Topic filter of the messages. Required without `all`");
 const ALL: Parameter = optional(
@@ -311,6 +317,53 @@ pub const ROUTES: &[Route] = &[
         (&[], &[]),
         "End draining: clients may connect again",
     ),
+    Route {
+        role: Some(Role::Admin),
+        ..get(
+            "/api/v1/trace",
+            Action::ShowTrace,
+            &[LIMIT, CURSOR, NUMBER],
+            "The trace under way or the last one, with its lines",
+        )
+    },
+    Route {
+        role: Some(Role::Admin),
+        ..get(
+            "/api/v1/trace/capture",
+            Action::TraceFile,
+            &[
+                optional("cursor", "integer", "The byte of the file where the answer begins. Default: 0"),
+                NUMBER,
+            ],
+            "A piece of the trace as a pcap file, up to 1 MiB. An empty one is the end",
+        )
+    },
+    change(
+        ("POST", "/api/v1/trace"),
+        Role::Admin,
+        Action::Trace,
+        (
+            &[],
+            &[
+                required("kind", "string", "`client_id`, `user`, `address` or `topic`"),
+                required(
+                    "value",
+                    "string",
+                    "Client identifier, user name, address or network, or topic filter",
+                ),
+                optional("seconds", "integer", "Duration, up to 3600. Default: 60"),
+                optional("bytes", "integer", "Size of the records, up to 16 MiB. Default: 4 MiB"),
+            ],
+        ),
+        "Record what crosses the connections of some clients, or the messages of some topics",
+    ),
+    change(
+        ("DELETE", "/api/v1/trace"),
+        Role::Admin,
+        Action::EndTrace,
+        (&[NUMBER], &[]),
+        "End the trace, and forget what it has recorded",
+    ),
     get("/api/v1/listeners", Action::Listeners, &[], "Listeners, with their connections"),
     get("/api/v1/configuration", Action::Configuration, &[], "The configuration in force, without secrets"),
     get("/api/v1/backup", Action::ShowBackup, &[], "The last backup of the journal, which may be under way"),
@@ -442,7 +495,11 @@ fn operation(route: &Route) -> Value {
         "description": "The request is refused, or cannot be carried out",
         "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
     });
-    let content_type = if route.action == Action::Metrics { "text/plain" } else { "application/json" };
+    let content_type = match route.action {
+        Action::Metrics => "text/plain",
+        Action::TraceFile => "application/vnd.tcpdump.pcap",
+        _ => "application/json",
+    };
     let done = json!({ "description": route.summary, "content": { content_type: {} } });
     let mut operation = json!({
         "summary": route.summary,
@@ -497,7 +554,8 @@ mod tests {
         let mut seen = HashSet::new();
         for route in ROUTES {
             assert!(seen.insert((route.method, route.path)), "{} is there twice", route.path);
-            assert_eq!(route.method != "GET", route.role > Some(Role::Viewer), "{}", route.path);
+            let is_secret = route.path.starts_with("/api/v1/trace");
+            assert_eq!(route.method != "GET" || is_secret, route.role > Some(Role::Viewer), "{}", route.path);
         }
     }
 

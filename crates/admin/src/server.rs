@@ -204,6 +204,7 @@ pub(crate) struct Shared {
     room: Room,
     pub(crate) bans_max: usize,
     pub(crate) drains: api::Drains,
+    pub(crate) traces: api::Traces,
     body_bytes_max: usize,
     request_timeout: Duration,
 }
@@ -265,6 +266,7 @@ pub fn start(settings: Settings, operator: Operator, control: Box<dyn Control>) 
         room: Room::default(),
         bans_max,
         drains: api::Drains::default(),
+        traces: api::Traces::default(),
         body_bytes_max,
         request_timeout,
     });

@@ -82,6 +82,18 @@ impl Whom {
             Self::Network(_) => "address",
         }
     }
+
+    /// Whether this client is one of them.
+    #[must_use]
+    pub fn matches(&self, suspect: &Suspect<'_>) -> bool {
+        match self {
+            Self::ClientId(text) => **text == *suspect.client_id,
+            Self::User(text) => suspect.user == Some(text),
+            Self::Network(network) => {
+                suspect.address.is_some_and(|address| network.contains(&address.to_canonical()))
+            }
+        }
+    }
 }
 
 /// The value, as [`Whom::parse`] reads it.

@@ -68,6 +68,8 @@ purposes! {
     Logins: "logins",
     /// Records in memory that were not written to the journal yet.
     Journal: "journal",
+    /// Records of a trace that an operator has begun.
+    Traces: "traces",
 }
 
 const PURPOSES: usize = Purpose::ALL.len();

@@ -107,7 +107,30 @@ pub struct SubscriptionFacts {
     pub interest: Option<Interest>,
 }
 
+/// A client that was let in.
+#[derive(Debug)]
+pub struct Known<'a> {
+    /// Its identifier, given or assigned.
+    pub client_id: &'a str,
+    /// The user for whom it acts.
+    pub principal: Arc<Principal>,
+}
+
 impl Shard {
+    /// Whether a CONNECT of this connection was read, or the connection is gone.
+    #[must_use]
+    pub fn has_begun(&self, connection: ConnectionId) -> bool {
+        self.clients.get(connection).is_none_or(|client| client.session.version().is_some())
+    }
+
+    /// The client of a connection, if it was let in.
+    #[must_use]
+    pub fn known(&self, connection: ConnectionId) -> Option<Known<'_>> {
+        let client = self.clients.get(connection).filter(|client| client.is_in)?;
+        let subscriber = client.subscriber.as_ref()?;
+        Some(Known { client_id: &subscriber.client_id, principal: subscriber.principal() })
+    }
+
     /// Answers a question, or carries out an order.
     pub fn ask(&mut self, question: Question, now: Now, to: &mut impl Effects) -> Answer {
         match question {

@@ -205,6 +205,8 @@ pub enum Notice<'a> {
         client_id: &'a str,
         /// The topic that it may not publish to.
         topic: &'a str,
+        /// The part of the topic that is the mount point and the topic prefix of the client, in bytes.
+        mount_bytes: usize,
         /// The number of messages of this connection that were denied.
         messages: u64,
     },

@@ -114,7 +114,9 @@ impl Shard {
         *denied += 1;
         let messages = *denied;
         if 10_u64.pow(messages.ilog10()) == messages {
-            to.notice(id, Notice::Denied { client_id: client.client_id(), topic: topic.as_str(), messages });
+            let mount_bytes = client.mount.as_ref().map_or(0, |mount| mount.as_str().len());
+            let (client_id, topic) = (client.client_id(), topic.as_str());
+            to.notice(id, Notice::Denied { client_id, topic, mount_bytes, messages });
         }
     }
 }

@@ -62,6 +62,7 @@ pub use probe::{ProbeArgs, run as probe};
 pub use replay::{ReplayArgs, run as replay};
 pub use settings::Tool;
 pub use tap::{TapArgs, run as tap};
+pub use tap::{create_capture, time_of_day};
 
 /// Runs a tool to its end. `arguments` are the words after its name. Returns the exit code.
 #[must_use]

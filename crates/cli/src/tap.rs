@@ -1,8 +1,7 @@
 //! `pondhawk tap`: forwards all bytes between clients and a broker unchanged, and prints each packet.
 
-pub(crate) mod capture;
 mod chosen;
-mod reading;
+pub(crate) mod file;
 
 use std::convert::Infallible;
 use std::io;
@@ -14,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use capture::{Conversation, Reading, Told};
 use clap::Args;
 use client::Endpoint;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -23,9 +23,9 @@ use wire::{Packet, Role, Shown, Version};
 use crate::json::{Json, Style};
 use crate::place::Place;
 use crate::say::{complain, complain_of, show};
-use capture::{Capture, Conversation};
 use chosen::{Aliases, Chosen};
-use reading::{Reading, Told};
+use file::Capture;
+pub use file::create as create_capture;
 
 /// Maximum number of lines that wait to be printed. Beyond it lines are dropped, so that clients never wait for a
 /// terminal.
@@ -92,7 +92,7 @@ async fn listen(arguments: &TapArgs, server: Endpoint) -> io::Result<Infallible>
     let listener = TcpListener::bind(listen).await.map_err(|error| at(listen, error))?;
     let capture = match capture {
         Some(path) => {
-            let capture = capture::create(path).and_then(Capture::begin);
+            let capture = create_capture(path).and_then(Capture::begin);
             let name = Shown(path.display()).to_string();
             Some(Arc::new(Mutex::new(capture.map_err(|error| at(&name, error))?)))
         }
@@ -339,7 +339,8 @@ fn now() -> Duration {
 }
 
 /// Formats the time of day in UTC, with milliseconds.
-pub(crate) fn time_of_day(now: Duration) -> String {
+#[must_use]
+pub fn time_of_day(now: Duration) -> String {
     let (secs, ms) = (now.as_secs(), now.subsec_millis());
     format!("{:02}:{:02}:{:02}.{ms:03}", secs / 3_600 % 24, secs / 60 % 60, secs % 60)
 }

@@ -15,6 +15,7 @@ use crate::kind::{
 };
 use crate::log::{LogFormat, LogLevel, LogTarget};
 use crate::machine::Machine;
+use crate::otlp::Otlp;
 use crate::schema::{Table, keys};
 use crate::services::{HttpAuth, Ldap, Vouchers};
 use crate::shared_key::SharedKey;
@@ -36,6 +37,7 @@ pub fn tables() -> Vec<Table> {
         Log::describe(),
         Sys::describe(),
         Admin::describe(),
+        Otlp::describe(),
     ]
 }
 

@@ -14,6 +14,7 @@ use crate::kind::Time;
 use crate::listeners::{self, Tables};
 use crate::log::LogLevel;
 use crate::machine::Machine;
+use crate::otlp::Otlp;
 use crate::reader::{Found, Reader};
 use crate::report::{Problem, Report};
 use crate::schema::limits;
@@ -66,6 +67,8 @@ pub struct Config {
     pub sys: Sys,
     /// Settings for the HTTP server for operators.
     pub admin: Admin,
+    /// The collector of OpenTelemetry.
+    pub otlp: Otlp,
 }
 
 /// The settings from the command line, which override the file.
@@ -227,6 +230,7 @@ impl Config {
             ("[log]", self.log.lines()),
             ("[sys]", self.sys.lines()),
             ("[admin]", self.admin.lines()),
+            ("[otlp]", self.otlp.lines()),
         ];
         let first = [
             ("", global.lines()),
@@ -282,6 +286,7 @@ fn read_document(top: &mut Reader<'_, '_>, flags: &Flags, machine: &Machine) -> 
         log: top.table("log", Log::read),
         sys: top.table("sys", Sys::read),
         admin: top.table("admin", read_admin),
+        otlp: top.table("otlp", Otlp::read_whole),
     };
     config.log.level = config.log.level.more_by(flags.verbose);
     top.refuse_unknown();

@@ -57,6 +57,7 @@ impl Config {
         self.log.take_over(&new.log, "log.", keys);
         self.sys.take_over(&new.sys, "sys.", keys);
         self.admin.take_over(&new.admin, "admin.", keys);
+        self.otlp.take_over(&new.otlp, "otlp.", keys);
         changes
     }
 

@@ -223,7 +223,7 @@ fn refuse_without_url(table: &mut Reader<'_, '_>, keys: &[&str]) {
 }
 
 /// Whether a URL with this scheme, which has no TLS, is on another machine.
-fn is_elsewhere_and_plain(url: &str, scheme: &str) -> bool {
+pub(crate) fn is_elsewhere_and_plain(url: &str, scheme: &str) -> bool {
     UrlParts::of(url).is_ok_and(|parts| parts.scheme == scheme && !parts.is_here())
 }
 

@@ -30,6 +30,7 @@ mod verify;
 use std::io as std_io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
 
@@ -134,7 +135,7 @@ pub use broker::{Admission, CertificateName, ControlAnswer, Dismissal, Entry, Mo
 
 pub use crate::control::{Order, Orders};
 pub use crate::listener::{Acceptor, BACKLOG, Listening, Rules, TcpOptions};
-pub use turn::{Link, Peer, ShardAnswer};
+pub use turn::{Link, Peer, RECORD_BYTES, ShardAnswer, Trace, TraceEvent, TraceRecord, TraceSubject};
 
 pub use crate::operator::Operator;
 pub use crate::quic::{QuicSocket, listen_quic};
@@ -308,7 +309,17 @@ impl Started<'_> {
     fn operator(self, guard: Arc<Guard>) -> Operator {
         let Self { index, gauges, instruments, switchboard, counters, .. } = self;
         let started = std::time::Instant::now();
-        Operator::new(operator::Parts { switchboard, index, guard, counters, gauges, instruments, started })
+        let traces = AtomicU32::new(1);
+        Operator::new(operator::Parts {
+            switchboard,
+            index,
+            guard,
+            counters,
+            gauges,
+            instruments,
+            started,
+            traces,
+        })
     }
 
     fn event_loop(&self, id: ShardId, poll: mio::Poll) -> std_io::Result<EventLoop> {

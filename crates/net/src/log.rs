@@ -135,7 +135,7 @@ fn write(peer: &Peer, notice: Notice<'_>) {
             let (client_id, code) = (Escaped(client_id), Code(reason));
             tracing::info!(%client_id, %peer, reason = %code, why, "refused");
         }
-        Notice::Denied { client_id, topic, messages } => {
+        Notice::Denied { client_id, topic, messages, .. } => {
             let (client_id, topic) = (Escaped(client_id), Escaped(topic));
             tracing::info!(%client_id, %peer, %topic, messages, "not allowed to publish");
         }

@@ -1,7 +1,8 @@
 //! The view of a running server that operators have: its figures, and questions to its threads.
 
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use auth::{Bans, Guard};
@@ -9,7 +10,7 @@ use base::ShardId;
 use broker::{Counters, Facts, Totals};
 use index::Subscriptions;
 use protocol::{Gauges, Instruments};
-use turn::{AskLedger, AskShard, Note, ShardAnswer, ToLedger};
+use turn::{AskLedger, AskShard, Note, ShardAnswer, ToLedger, Trace, TraceRecord, TraceSubject};
 
 use crate::switchboard::Switchboard;
 
@@ -28,6 +29,8 @@ pub(crate) struct Parts {
     pub(crate) gauges: Arc<Gauges>,
     pub(crate) instruments: Vec<Arc<dyn Instruments>>,
     pub(crate) started: Instant,
+    /// The number of the next trace.
+    pub(crate) traces: AtomicU32,
 }
 
 impl Operator {
@@ -138,6 +141,37 @@ impl Operator {
     pub fn replace_bans(&self, bans: Bans) {
         self.0.guard.replace_bans(bans);
         self.0.switchboard.tell_users_changed();
+    }
+
+    /// Begins a trace on all shards, in the place of the last one, and returns it with its records. It ends when these have
+    /// `bytes_max` bytes, when it is stopped, or when the receiver is dropped.
+    #[must_use]
+    pub fn begin_trace(
+        &self,
+        subject: TraceSubject,
+        bytes_max: usize,
+    ) -> (Arc<Trace>, Receiver<TraceRecord>) {
+        let Parts { switchboard, traces, .. } = &*self.0;
+        // 0 is the number of no trace.
+        let number = traces.fetch_add(1, Ordering::Relaxed).max(1);
+        let (trace, records) = Trace::new(number, subject, bytes_max, switchboard.board.budget());
+        let trace = Arc::new(trace);
+        switchboard.shards.iter().for_each(|inbox| inbox.post(Note::Trace(Arc::clone(&trace)).into()));
+        (trace, records)
+    }
+
+    /// Ends a trace. All shards let go of its memory soon.
+    pub fn end_trace(&self, trace: &Trace) {
+        trace.stop();
+        let number = trace.number();
+        self.0.switchboard.shards.iter().for_each(|inbox| inbox.post(Note::TraceEnded(number).into()));
+    }
+
+    /// Whether clients are not disturbed by a trace whose records may have this many bytes.
+    #[must_use]
+    pub fn has_memory_for_trace(&self, bytes_max: usize) -> bool {
+        let budget = self.0.switchboard.board.budget();
+        budget.used_bytes().saturating_add(turn::COPIES * bytes_max) <= budget.limit_bytes() / 4 * 3
     }
 
     /// Whether so much memory is in use that nothing new is admitted.

@@ -26,6 +26,7 @@ mod login_secret;
 mod no_links;
 mod operate;
 mod origin;
+mod otlp;
 mod passed;
 mod privileges;
 mod process;

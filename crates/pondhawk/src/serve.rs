@@ -28,7 +28,8 @@ use crate::running::Running;
 use crate::upkeep::Backups;
 use crate::watchdog::Watchdog;
 use crate::{
-    FileLayer, access, admin, banner, certificates, limits, logging, process, services, store, variables,
+    FileLayer, access, admin, banner, certificates, limits, logging, otlp, process, services, store,
+    variables,
 };
 
 /// Runs the broker until SIGTERM or SIGINT, then disconnects its clients and returns.
@@ -44,7 +45,8 @@ pub(crate) fn serve(loaded: &Loaded, reload: Reload, file_layer: FileLayer) -> i
     }
     let successor = Successor::of(config)?;
     // Lives until the function returns, on every path: dropping it writes the waiting lines.
-    let log = logging::start(&config.log, successor.as_ref());
+    let (otlp, lines) = otlp::Prepared::new(&config.otlp)?.unzip();
+    let log = logging::start(&config.log, successor.as_ref(), lines.flatten());
     // Before the server's threads start: from here on, a signal ends the broker in order.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])?;
     let (mut running, listeners, bound) = Running::open(config.clone(), passed)?;
@@ -62,6 +64,7 @@ pub(crate) fn serve(loaded: &Loaded, reload: Reload, file_layer: FileLayer) -> i
     options.guard.replace_bans(crate::admin::read_bans(config)?);
     options.instruments.extend(running.instruments());
     options.instruments.push(reload.instruments());
+    options.instruments.extend(otlp.iter().map(otlp::Prepared::instruments));
     let file = running.access.dynamic_security().cloned();
     let controls = file.map(|file| controls(file, &mut options, &ended));
     let server = Server::start(listeners, &options, store, &ended)?;
@@ -81,6 +84,8 @@ pub(crate) fn serve(loaded: &Loaded, reload: Reload, file_layer: FileLayer) -> i
     for name in variables::unknown(&crate::environment()) {
         tracing::warn!("the environment variable {name} sets no key");
     }
+    // Dropped at the end of the function, so that the last lines are sent.
+    let _otlp = otlp.map(|otlp| otlp.start(server.operator(), running.in_force())).transpose()?;
     let watchdog = Watchdog::start(server.operator())?;
     process::notify_ready();
     forward(signals, ended, wishes.clone());

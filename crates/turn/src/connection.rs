@@ -1,6 +1,7 @@
 //! The connections of one shard: streams, what was read and not understood yet, what waits to be written.
 
 use base::ConnectionId;
+use wire::Version;
 
 use crate::bounds::Bounds;
 use crate::host::Peer;
@@ -41,6 +42,10 @@ pub(crate) struct Connection<S> {
     /// How its output is written. An output in parts stands in the queue of those, unless it is blocked.
     pub(crate) length: Length,
     pub(crate) over: bool,
+    /// Known from the moment on that the client is let in.
+    pub(crate) version: Option<Version>,
+    /// Number of the last trace that has followed it; 0 if there was none.
+    pub(crate) traced: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -75,6 +80,8 @@ impl<S> Connection<S> {
             in_bulk: false,
             length: Length::Direct,
             over: false,
+            version: None,
+            traced: 0,
         }
     }
 
@@ -157,6 +164,13 @@ impl<S> Connections<S> {
         let place = self.places.get(slot as usize)?;
         let id = ConnectionId { slot, generation: place.generation };
         place.connection.as_ref().map(|connection| (id, connection))
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn at_mut(&mut self, slot: u32) -> Option<(ConnectionId, &mut Connection<S>)> {
+        let place = self.places.get_mut(slot as usize)?;
+        let id = ConnectionId { slot, generation: place.generation };
+        place.connection.as_mut().map(|connection| (id, connection))
     }
 
     /// All connections, with their names.

@@ -21,6 +21,7 @@ use crate::parts::{InParts, Length};
 use crate::post::Post;
 use crate::ready::Ready;
 use crate::shard::Readiness;
+use crate::tracer::{Copying, Tracer};
 
 /// Wide fan-outs are written at most this many connections a turn; meanwhile their buffers grow, and
 /// fewer, larger writes are the only way under the kernel's price per call.
@@ -62,6 +63,8 @@ pub struct Io<H: Host> {
     pub(crate) failed: Vec<(ConnectionId, io::Error)>,
     lingering: VecDeque<(u64, ConnectionId)>,
     pub(crate) now_ms: u64,
+    /// The trace under way.
+    pub(crate) tracer: Option<Box<Tracer>>,
 }
 
 impl<H: Host> Io<H> {
@@ -83,6 +86,7 @@ impl<H: Host> Io<H> {
             failed: Vec::new(),
             lingering: VecDeque::new(),
             now_ms: 0,
+            tracer: None,
         }
     }
 
@@ -259,6 +263,9 @@ impl<H: Host> Io<H> {
     /// Frees a connection and everything it holds; its stream is dropped.
     pub(crate) fn forget(&mut self, id: ConnectionId) {
         let Some(mut connection) = self.connections.remove(id) else { return };
+        if let Some(tracer) = &mut self.tracer {
+            tracer.closed(id, &connection);
+        }
         self.host.unwatch(&mut connection.stream);
         if let Some(output) = connection.output.take() {
             if !Fault::BudgetKept.is_planted() {
@@ -289,9 +296,18 @@ impl<H: Host> Io<H> {
             return 0;
         }
         let Some(connection) = self.connections.get_mut(id) else { return 0 };
+        let is_traced = self.tracer.as_ref().is_some_and(|tracer| tracer.follows_bytes(connection));
+        let mut copy = Vec::new();
         if let Some(output) = connection.output.as_mut().filter(|_| !connection.blocked) {
             let before_bytes = output.own_bytes();
-            let (taken, result) = output.write_to(&mut connection.stream, bytes_max, &mut self.pool);
+            let (taken, result) = if is_traced {
+                let mut stream = Copying { stream: &mut connection.stream, copy: Vec::new() };
+                let outcome = output.write_to(&mut stream, bytes_max, &mut self.pool);
+                copy = stream.copy;
+                outcome
+            } else {
+                output.write_to(&mut connection.stream, bytes_max, &mut self.pool)
+            };
             written = taken;
             connection.taken += taken as u64;
             self.counters.bytes_sent.add(taken as u64);
@@ -309,6 +325,9 @@ impl<H: Host> Io<H> {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => connection.blocked = true,
                 Err(error) => self.failed.push((id, error)),
             }
+        }
+        if let Some(tracer) = self.tracer.as_mut().filter(|_| is_traced) {
+            tracer.written(id, connection, &copy);
         }
         if connection.over && connection.waiting_bytes() <= self.bounds.output / 4 {
             connection.over = false;
@@ -397,6 +416,9 @@ impl<H: Host> Effects for Io<H> {
         let Some(connection) = self.connections.get_mut(to) else { return };
         connection.output(&mut self.pool).append(bytes, &mut self.pool);
         self.post.tally().add(Purpose::Outputs, bytes.len());
+        if let Some(tracer) = &mut self.tracer {
+            tracer.queued(to, connection, (bytes, &[]));
+        }
         self.queue(to, Flush::Direct);
     }
 
@@ -408,6 +430,9 @@ impl<H: Host> Effects for Io<H> {
         }
         connection.output(&mut self.pool).append(bytes, &mut self.pool);
         self.post.tally().add(Purpose::Outputs, bytes.len());
+        if let Some(tracer) = &mut self.tracer {
+            tracer.queued(to, connection, (bytes, &[]));
+        }
         self.queue(to, flush)
     }
 
@@ -427,6 +452,9 @@ impl<H: Host> Effects for Io<H> {
         output.append_shared(Arc::clone(&shared));
         self.shared = Some(shared);
         self.post.tally().add(Purpose::Outputs, head.len());
+        if let Some(tracer) = &mut self.tracer {
+            tracer.queued(to, connection, (head, payload));
+        }
         self.queue(to, flush)
     }
 
@@ -551,9 +579,14 @@ impl<H: Host> Effects for Io<H> {
     }
 
     fn notice(&mut self, id: ConnectionId, notice: Notice<'_>) {
-        if let Some(connection) = self.connections.get(id) {
-            self.host.notice(self.now_ms, id, &connection.peer, notice);
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if let Notice::Connected { version, .. } = notice {
+            connection.version = Some(version);
         }
+        if let Some(tracer) = &mut self.tracer {
+            tracer.decided(id, connection, notice);
+        }
+        self.host.notice(self.now_ms, id, &connection.peer, notice);
     }
 }
 

@@ -10,6 +10,7 @@ use protocol::{Command, Durability, Reply};
 use crate::ask::{AskLedger, AskShard};
 use crate::batch::Batch;
 use crate::host::Peer;
+use crate::trace::Trace;
 
 /// A letter to a shard.
 pub enum Letter<S> {
@@ -70,6 +71,10 @@ pub enum Note<S> {
     UsersChanged,
     /// Other limits, see [`Limits`].
     Limits(Limits),
+    /// Begin a trace, in the place of the last one.
+    Trace(Arc<Trace>),
+    /// The trace of this number has ended.
+    TraceEnded(u32),
     /// A reload has removed a listener, or has changed its rules. The listener gives this number to no more connections.
     Dismiss {
         /// The place of the listener among all.

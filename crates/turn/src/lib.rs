@@ -36,12 +36,15 @@ mod io;
 mod ledger;
 mod letter;
 mod output;
+mod packets;
 mod parts;
 mod pile;
 mod post;
 mod ready;
 mod replies;
 mod shard;
+mod trace;
+mod tracer;
 
 pub use broker::{CertificateName, Dismissal};
 
@@ -56,6 +59,7 @@ pub use crate::io::Io;
 pub use crate::ledger::LedgerLoop;
 pub use crate::letter::{Accepted, Answers, Letter, Limits, Note, ToLedger};
 pub use crate::shard::{Readiness, ShardLoop};
+pub use crate::trace::{COPIES, RECORD_BYTES, Trace, TraceEvent, TraceRecord, TraceSubject};
 
 /// How long a thread may sleep before its next turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

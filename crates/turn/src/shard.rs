@@ -15,6 +15,7 @@ use crate::host::{Host, Received, Stream};
 use crate::io::Io;
 use crate::letter::{Accepted, Letter, Limits, Note};
 use crate::pile::{Piece, Pile};
+use crate::tracer::Tracer;
 
 /// A turn stops reading after about this much, so that what it has read is soon handed on; the rest comes in
 /// the next turn, which then follows at once.
@@ -88,6 +89,7 @@ impl<H: Host> ShardLoop<H> {
     pub fn begin(&mut self, now: Now) {
         self.now = now;
         self.io.now_ms = now.monotonic_ms;
+        self.io.tracer.take_if(|tracer| !tracer.begin_turn(now.unix_ms));
         self.io.post.look();
     }
 
@@ -136,6 +138,7 @@ impl<H: Host> ShardLoop<H> {
         self.brain.handle_timeout(self.now, &mut self.io);
         self.brain.end_turn(self.now, &mut self.io);
         self.send();
+        self.io.trace_clients(&self.brain);
         self.io.flush();
         self.after_flush();
         // Mail and commands of these calls leave now, because nothing else may wake this thread. Outputs that they
@@ -161,8 +164,9 @@ impl<H: Host> ShardLoop<H> {
 
     /// How long the thread may sleep.
     pub fn sleep(&self) -> Sleep {
-        if self.io.is_busy() || self.brain.has_work() || !self.pile.is_empty() || !self.departures.is_empty()
-        {
+        let is_tracing = self.io.tracer.as_ref().is_some_and(|tracer| tracer.is_busy());
+        let is_busy = self.io.is_busy() || self.brain.has_work();
+        if is_busy || is_tracing || !self.pile.is_empty() || !self.departures.is_empty() {
             return Sleep::No;
         }
         Sleep::until([self.brain.poll_timeout(), self.io.next_linger_ms(), self.ends_ms])
@@ -246,6 +250,8 @@ impl<H: Host> ShardLoop<H> {
             Note::Controlled { connection, answer } => brain.controlled(connection, &answer, now, io),
             Note::UsersChanged => brain.users_changed(),
             Note::Limits(limits) => self.change_limits(limits),
+            Note::Trace(trace) => io.tracer = Some(Box::new(Tracer::new(trace, brain.id(), now.unix_ms))),
+            Note::TraceEnded(number) => io.end_trace(number),
             Note::Dismiss { .. } if Fault::ForgottenDismissal.is_planted() => {}
             Note::Dismiss { listener, whom } => self.departures.begin(listener, whom),
             Note::Shutdown => {
@@ -333,7 +339,7 @@ impl<H: Host> ShardLoop<H> {
         let Some(connection) = self.io.connections.get_mut(id) else { return };
         if std::mem::take(&mut connection.refeed) && !connection.unparsed.is_empty() {
             let bytes = std::mem::take(&mut connection.unparsed);
-            let consumed = self.brain.received(id, &bytes, self.now, &mut self.io);
+            let consumed = self.hand_over(id, &bytes);
             self.keep_long(id, bytes, consumed);
         }
         let Some(connection) = self.io.connections.get(id) else { return };
@@ -380,18 +386,22 @@ impl<H: Host> ShardLoop<H> {
 
     /// Hands what was read to the brain, behind what was carried over from earlier reads.
     fn feed(&mut self, id: ConnectionId, count: usize) {
+        if self.io.tracer.is_some() {
+            let read = &self.buffer[self.io.bounds.carry..][..count];
+            self.io.trace_read(id, read, &self.brain);
+        }
         let Some(connection) = self.io.connections.get_mut(id) else { return };
-        let now = self.now;
         let carry = self.io.bounds.carry;
         let end = carry + count;
         let Some(start) = carry.checked_sub(connection.unparsed.len()) else {
             let mut bytes = std::mem::take(&mut connection.unparsed);
             bytes.extend_from_slice(&self.buffer[carry..end]);
-            let consumed = self.brain.received(id, &bytes, now, &mut self.io);
+            let consumed = self.hand_over(id, &bytes);
             return self.keep_long(id, bytes, consumed);
         };
         self.buffer[start..carry].copy_from_slice(&connection.unparsed);
-        let consumed = self.brain.received(id, &self.buffer[start..end], now, &mut self.io);
+        let read = &self.buffer[start..end];
+        let consumed = hand_over(&mut self.brain, &mut self.io, id, read, self.now);
         let rest = start + consumed..end;
         let Some(connection) = self.io.connections.get_mut(id) else { return };
         connection.unparsed.clear();
@@ -401,6 +411,10 @@ impl<H: Host> ShardLoop<H> {
             connection.unparsed = Vec::new();
         }
         self.io.note_unparsed(id);
+    }
+
+    fn hand_over(&mut self, id: ConnectionId, bytes: &[u8]) -> usize {
+        hand_over(&mut self.brain, &mut self.io, id, bytes, self.now)
     }
 
     /// Keeps what was not consumed of bytes that have a buffer of their own.
@@ -439,6 +453,16 @@ impl<H: Host> ShardLoop<H> {
         self.brain.closed(id, cause, self.now, &mut self.io);
         self.io.finish(id);
     }
+}
+
+/// Hands bytes to the brain. Returns how many it is done with.
+fn hand_over<H: Host>(brain: &mut Shard, io: &mut Io<H>, id: ConnectionId, bytes: &[u8], now: Now) -> usize {
+    let publisher = if io.tracer.is_some() { io.trace_publisher(id, brain) } else { None };
+    let consumed = brain.received(id, bytes, now, io);
+    if let Some(publisher) = publisher {
+        io.trace_published(&publisher, &bytes[..consumed]);
+    }
+    consumed
 }
 
 #[cfg(test)]

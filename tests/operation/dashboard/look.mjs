@@ -1,11 +1,14 @@
 // Opens the dashboard in Chromium, and checks that each view shows what it should. Speaks the DevTools protocol over the
 // WebSocket of Node.js, so that no package is needed.
 //
+// Each view is also examined by axe, which finds what people with a disability cannot use.
+//
 // node look.mjs PROFILE URL TOKEN [PICTURES]: PROFILE is a directory for the browser. Prints a
 // line for each view, and ends with 1 if one is not as it should be.
 
 import { spawn } from "node:child_process";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import { join } from "node:path";
 
 const [profile, url, token, pictures] = process.argv.slice(2);
@@ -78,6 +81,12 @@ const CHECKS = `(() => {
   return found.join("; ");
 })()`;
 
+const axe = readFileSync(createRequire(join(process.env.NODE_PATH, "look.mjs")).resolve("axe-core/axe.min.js"), "utf8");
+const EXAMINE = `(async () => {
+  const { violations } = await axe.run(document, { resultTypes: ["violations"] });
+  return violations.map(({ id, nodes }) => id + ": " + nodes.map((node) => node.target.join(" ")).join(", ")).join("; ");
+})()`;
+
 async function look(name, hash, text) {
   await evaluate(`location.hash = ${JSON.stringify(hash)}`);
   const instead = await shows(text);
@@ -86,6 +95,10 @@ async function look(name, hash, text) {
     await send("Emulation.setDeviceMetricsOverride", { width, height: 900, deviceScaleFactor: 1, mobile: false });
     const wrong = await evaluate(CHECKS);
     if (wrong) problems.push(`${name}, ${size}: ${wrong}`);
+    if (size === "wide") {
+      const found = await evaluate(EXAMINE);
+      if (found !== "") problems.push(`${name}: ${found ?? "axe has not answered"}`);
+    }
     if (pictures) {
       const { data } = await send("Page.captureScreenshot", { format: "png" });
       mkdirSync(pictures, { recursive: true });
@@ -100,6 +113,7 @@ try {
   const is_loaded = new Promise((resolve) => { loaded = resolve; });
   await send("Page.navigate", { url });
   await is_loaded;
+  await evaluate(axe);
   if (await shows("A token is needed")) problems.push("the page does not ask for a token");
   await look("login", "#/", "A token is needed");
   await evaluate(`document.querySelector("input[name=token]").value = ${JSON.stringify(token)};
@@ -122,6 +136,13 @@ try {
     document.querySelector("main form button").click(); document.querySelector("#ask button[value=yes]").click()`);
   await look("bans", "#/bans", "toad<b>");
   await look("explain-ban", "#/explain?publisher=toad%3Cb%3E&topic=pond%2Fx&subscriber=frog%2F1&qos=0", "is banned (client id toad<b>: noisy)");
+  await look("trace-none", "#/trace?kind=topic&value=pond%2F%23", "It costs nothing while no trace is under way");
+  await evaluate(`document.querySelector("main form button").click()`);
+  await look("trace-begun", "#/trace", "Nothing has happened yet.");
+  await evaluate(`call("/api/v1/publish", "POST", { topic: "pond/y", payload: "<i>ribbit</i>" })`);
+  await look("trace", "#/trace", "<i>ribbit</i>");
+  await evaluate(`document.querySelector("main button.danger").click(); document.querySelector("#ask button[value=yes]").click()`);
+  await look("trace-forgotten", "#/trace", "The trace is forgotten.");
   await look("publish", "#/publish", "Publish a message");
   await look("listeners", "#/listeners", "127.0.0.1:");
   await evaluate(`document.querySelector("input[name=seconds]").value = "3600";

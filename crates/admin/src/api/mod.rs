@@ -12,6 +12,7 @@ mod payload;
 mod queues;
 mod retained;
 mod status;
+mod trace;
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -24,6 +25,7 @@ use crate::server::{Asked, Shared};
 
 pub(crate) use drain::Drains;
 pub use log::LOG_LEVELS;
+pub(crate) use trace::Traces;
 
 /// The dashboard: one page, which asks the API for everything that it shows.
 const PAGE: &str = include_str!("../page/index.html");
@@ -73,6 +75,10 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Arc<Shared>) -> Result<Ans
         Action::ShowDrain => Ok(drain::show(shared)),
         Action::Drain => drain::begin(asked, shared).await,
         Action::EndDrain => drain::end(shared).await,
+        Action::ShowTrace => trace::show(asked, shared),
+        Action::TraceFile => trace::file(asked, shared),
+        Action::Trace => trace::begin(asked, shared),
+        Action::EndTrace => trace::end(asked, shared),
         Action::Listeners => Ok(status::listeners(shared)),
         Action::Configuration => {
             Ok(Answer::json(&json!({ "toml": shared.control.in_force().configuration })))

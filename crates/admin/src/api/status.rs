@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::asking;
-use crate::metrics::{self, Figures, Labelled};
+use crate::metrics::{self, Figures};
 use crate::server::{Asked, Listener, Shared};
 use crate::tokens::Role;
 
@@ -63,23 +63,13 @@ pub(crate) async fn status(asked: &Asked, shared: &Shared) -> Answer {
 
 /// All figures that are totals or levels.
 fn figures(shared: &Shared) -> Figures {
-    let mut figures = Figures::default();
-    shared.operator.figures(&mut |topic, value| figures.add(topic, value));
+    let mut figures = metrics::figures(&shared.operator);
     shared.counters.read(&mut |topic, value| figures.add(topic, value));
-    figures.add("uptime", shared.operator.uptime().as_secs().to_string());
     figures
 }
 
 pub(crate) fn metrics(shared: &Shared) -> Answer {
-    let one = Labelled { value: shared.version.to_owned(), figure: 1.0 };
-    let shards = shared.operator.clients_by_shard().into_iter().enumerate();
-    let shards = shards.map(|(shard, clients)| Labelled { value: shard.to_string(), figure: clients as f64 });
-    let in_force = shared.control.in_force();
-    let listeners = in_force.listeners.iter().map(|listener| Labelled {
-        value: listener.address.clone(),
-        figure: listener.connections(&shared.operator) as f64,
-    });
-    let families = [vec![one], shards.collect(), listeners.collect()];
+    let families = metrics::families(&shared.operator, &shared.control.in_force(), shared.version);
     Answer::of(EXPOSITION, metrics::exposition(&figures(shared), &families))
 }
 

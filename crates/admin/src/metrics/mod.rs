@@ -1,11 +1,17 @@
 //! Metrics: one table, written in the text format of Prometheus and as a page of the manual.
 
+mod otlp;
 mod table;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
+use net::Operator;
+
+pub use otlp::{Times, otlp};
 pub use table::{METRICS, WITHOUT_METRIC};
+
+use crate::server::InForce;
 
 /// Prefix of all names.
 const PREFIX: &str = "pondhawk_";
@@ -98,6 +104,28 @@ impl Figures {
     pub fn numbers(&self) -> BTreeMap<&str, f64> {
         self.0.iter().filter_map(|(topic, value)| Some((&**topic, value.parse().ok()?))).collect()
     }
+}
+
+/// All figures of a running server that are totals or levels, but for those of its admin server.
+#[must_use]
+pub fn figures(operator: &Operator) -> Figures {
+    let mut figures = Figures::default();
+    operator.figures(&mut |topic, value| figures.add(topic, value));
+    figures.add("uptime", operator.uptime().as_secs().to_string());
+    figures
+}
+
+/// The figures of [`FAMILIES`], in their order.
+#[must_use]
+pub fn families(operator: &Operator, in_force: &InForce, version: &str) -> [Vec<Labelled>; FAMILIES.len()] {
+    let one = Labelled { value: version.to_owned(), figure: 1.0 };
+    let shards = operator.clients_by_shard().into_iter().enumerate();
+    let shards = shards.map(|(shard, clients)| Labelled { value: shard.to_string(), figure: clients as f64 });
+    let listeners = in_force.listeners.iter().map(|listener| Labelled {
+        value: listener.address.clone(),
+        figure: listener.connections(operator) as f64,
+    });
+    [vec![one], shards.collect(), listeners.collect()]
 }
 
 /// A figure whose label is known while the broker runs only, such as the address of a listener.

@@ -72,6 +72,20 @@ pub const METRICS: &[Metric] = &[
         each! { "limit" => "refused/sessions", "memory" => "refused/memory/connects" },
         "CONNECT packets that were refused because they would have begun a session.",
     ),
+    by(
+        "otlp_requests_total",
+        Counter,
+        (Items, "outcome"),
+        each! { "done" => "otlp/done", "failed" => "otlp/failed" },
+        "Requests to the collector of [otlp]. One that has failed is made again later, with newer metrics.",
+    ),
+    one(
+        "otlp_lines_dropped_total",
+        Counter,
+        Items,
+        at!("otlp/lines_dropped"),
+        "Lines of the log that the collector of [otlp] does not get, because others waited or it has refused them.",
+    ),
     one("sockets_accepted_total", Counter, Items, at!("sockets/accepted"), "Connections that were accepted."),
     one(
         "connects_received_total",
@@ -464,6 +478,7 @@ pub const METRICS: &[Metric] = &[
             "routes" => "memory/routes",
             "inbound" => "memory/inbound",
             "journal" => "memory/journal",
+            "traces" => "memory/traces",
         },
         "Memory that clients make the broker hold, by purpose.",
     ),

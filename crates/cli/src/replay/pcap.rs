@@ -285,7 +285,9 @@ fn segment(time: Duration, ip: &[u8]) -> Option<Segment> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tap::capture::{Capture, Conversation, Cut};
+    use capture::Conversation;
+
+    use crate::tap::file::{Capture, Cut};
     use wire::Role;
 
     #[derive(Default)]

@@ -18,6 +18,8 @@ use crate::files_read::FilesRead;
 const ADDRESS: &str = "127.0.0.1:9883";
 /// Time in which the server must answer, for each read and write.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// The end of the head of an answer.
+const HEAD_END: &[u8] = b"\r\n\r\n";
 /// Maximum size of an answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 512 * 1024 * 1024;
 
@@ -52,6 +54,15 @@ impl Server {
     /// # Errors
     /// The server cannot be reached, or refuses the request.
     pub(crate) fn send(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<String> {
+        let body = self.fetch(method, path, body)?;
+        String::from_utf8(body).map_err(|_| io::Error::other("the answer is no text"))
+    }
+
+    /// The same for an answer that may be no text.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub(crate) fn fetch(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Vec<u8>> {
         let explain = |error: io::Error| {
             let text = format!(
                 "no answer from the admin server at {}: {error} (is `address` of [admin] set, and does the broker run?)",
@@ -63,12 +74,12 @@ impl Server {
         if (200..300).contains(&status) || (status == 503 && path == "/readyz") {
             return Ok(body);
         }
-        let value: Value = serde_json::from_str(&body).unwrap_or_default();
+        let value: Value = serde_json::from_slice(&body).unwrap_or_default();
         let text = value["error"]["message"].as_str().unwrap_or("the server has given no reason");
         Err(io::Error::other(text.to_owned()))
     }
 
-    fn exchange(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<(u16, String)> {
+    fn exchange(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<(u16, Vec<u8>)> {
         let address = self.address.to_socket_addrs()?.next();
         let address = address.ok_or_else(|| io::Error::other("the name has no address"))?;
         let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
@@ -83,12 +94,14 @@ impl Server {
             body.len()
         );
         stream.write_all(request.as_bytes())?;
-        let mut answer = String::new();
-        stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer)?;
+        let mut answer = Vec::new();
+        stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
         let not_http = || io::Error::other("the answer is not HTTP");
-        let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(not_http)?;
+        let end = answer.windows(HEAD_END.len()).position(|four| four == HEAD_END).ok_or_else(not_http)?;
+        let body = answer.split_off(end + HEAD_END.len());
+        let head = String::from_utf8_lossy(&answer);
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(not_http)?;
-        Ok((status, body.to_owned()))
+        Ok((status, body))
     }
 }
 

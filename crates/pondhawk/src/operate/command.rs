@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::PIECE;
 use super::client::encode;
 use super::table::{self, Columns};
+use super::trace::TraceArguments;
 
 /// The kinds of bans.
 const KINDS: [&str; 3] = ["client_id", "user", "address"];
@@ -151,6 +152,8 @@ pub(super) enum CtlCommand {
     },
     /// End draining: clients may connect again
     EndDrain,
+    /// Show what crosses the connections of some clients, or the messages of some topics, as it happens
+    Trace(TraceArguments),
     /// List the listeners with the number of their connections
     Listeners,
     /// Show figures whose topics below $SYS/broker/ have a text in them
@@ -188,6 +191,8 @@ pub(super) enum Work<'a> {
     Counters(&'a str),
     /// Prints the configuration in force.
     Configuration,
+    /// Prints a trace as it happens.
+    Trace(&'a TraceArguments),
 }
 
 /// A request whose answer is an object.
@@ -289,6 +294,7 @@ impl CtlCommand {
                 post("/api/v1/drain", Some(body))
             }
             Self::EndDrain => delete("/api/v1/drain".to_owned()),
+            Self::Trace(arguments) => Work::Trace(arguments),
             Self::Listeners => {
                 list("/api/v1/listeners?".to_owned(), "listeners", table::LISTENERS, usize::MAX)
             }

@@ -3,6 +3,7 @@
 mod client;
 mod command;
 mod table;
+mod trace;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -129,6 +130,7 @@ fn run(server: &Server, CtlArguments { command, place }: &CtlArguments) -> io::R
             let found = Value::Object(fields.map(|(topic, value)| (topic.clone(), value.clone())).collect());
             if is_json { print(&format!("{found}\n")) } else { print(&table::fields(&found)) }
         }
+        Work::Trace(arguments) => trace::follow(server, arguments, is_json),
         Work::Configuration => {
             let body = server.send("GET", "/api/v1/configuration", None)?;
             let value: Value = serde_json::from_str(&body)?;

@@ -183,7 +183,7 @@ impl<S: Server> UserService for Counted<S> {
 }
 
 /// Reads a file with a secret in one line.
-fn secret(key: &str, path: &Path, contents: &mut impl Hasher) -> io::Result<String> {
+pub(crate) fn secret(key: &str, path: &Path, contents: &mut impl Hasher) -> io::Result<String> {
     let line = |text: &str| {
         let line = text.strip_suffix('\n').unwrap_or(text);
         let line = line.strip_suffix('\r').unwrap_or(line);

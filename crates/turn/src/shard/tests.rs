@@ -16,6 +16,8 @@ use crate::double::{Double, Pipe};
 use crate::host::Peer;
 use crate::letter::{Answers, ToLedger};
 
+mod trace;
+
 const NOW: Now = Now { monotonic_ms: 1, unix_ms: 1 };
 const READABLE: Readiness = Readiness { readable: true, writable: false, ending: false, failed: false };
 const ENDING: Readiness = Readiness { ending: true, ..READABLE };

@@ -9,7 +9,7 @@ const PACKET_BYTES_MAX: usize = 1 << 20;
 
 /// The bytes of an incomplete packet in one direction.
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub struct Reading {
     sender: Role,
     rest: Vec<u8>,
     /// Number of bytes left of a packet that is skipped.
@@ -20,13 +20,14 @@ pub(crate) struct Reading {
 
 /// One line about received bytes.
 #[derive(Debug)]
-pub(crate) enum Told<'a, 'b> {
+pub enum Told<'a, 'b> {
     /// A packet of which all bytes have arrived.
     Packet(&'a Packet<'b>),
     /// Bytes that are not decoded, and the reason.
     Unread(String),
 }
 
+/// The packet as in a trace, or the reason.
 impl fmt::Display for Told<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -37,17 +38,14 @@ impl fmt::Display for Told<'_, '_> {
 }
 
 impl Reading {
-    pub(crate) fn of(sender: Role) -> Self {
+    /// The direction of this sender, before its first byte.
+    #[must_use]
+    pub fn of(sender: Role) -> Self {
         Self { sender, rest: Vec::new(), skip: 0, is_lost: false }
     }
 
     /// Decodes complete packets, and passes each to `tell`. CONNECT sets the version of both directions.
-    pub(crate) fn take(
-        &mut self,
-        bytes: &[u8],
-        version: &mut Option<Version>,
-        mut tell: impl FnMut(Told<'_, '_>),
-    ) {
+    pub fn take(&mut self, bytes: &[u8], version: &mut Option<Version>, mut tell: impl FnMut(Told<'_, '_>)) {
         let skipped = bytes.len().min(self.skip);
         self.skip -= skipped;
         if self.is_lost {
@@ -75,7 +73,7 @@ impl Reading {
                 }
                 Ok(Decoded::Need { .. }) => break,
                 Err(violation) => {
-                    tell(Told::Unread(format!("{violation}; what follows is forwarded and not read")));
+                    tell(Told::Unread(format!("{violation}; what follows is not read")));
                     self.is_lost = true;
                     at = self.rest.len();
                 }
@@ -122,6 +120,6 @@ mod tests {
     fn bytes_that_are_not_mqtt_are_reported_once() {
         let lines = told(&[b"GET / HTTP/1.1\r\n", b"\xc0\0"], None);
         assert_eq!(lines.len(), 1, "{lines:?}");
-        assert!(lines[0].ends_with("what follows is forwarded and not read"), "{}", lines[0]);
+        assert!(lines[0].ends_with("what follows is not read"), "{}", lines[0]);
     }
 }

@@ -1,0 +1,526 @@
+//! The part of a shard in a trace: finds the connections that the trace is about, and sends records of what crosses them.
+//!
+//! Without a trace, each read, each write, each packet to a client and each hand-over to the brain costs one comparison.
+
+use std::collections::{HashMap, HashSet};
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use auth::{Suspect, Whom};
+use base::{ConnectionId, ShardId};
+use broker::{Notice, Shard};
+use topic::{TopicFilter, TopicName};
+use wire::{Decoded, Limits, Packet, PublishTopic, Role, TopicAlias, Version, decode};
+
+use crate::connection::{Connection, Connections};
+use crate::host::{Host, Peer, Received, Stream};
+use crate::io::Io;
+use crate::packets::{self, CONNECT, PUBLISH};
+use crate::trace::{Trace, TraceEvent, TraceRecord, TraceSubject};
+
+/// Connections that a turn looks at when a trace begins.
+const LOOKED_AT_PER_TURN: u32 = 1_024;
+/// Maximum number of topic aliases that a shard remembers for a trace by topic.
+const ALIASES_MAX: usize = 65_536;
+/// Maximum length of a decision in characters: it contains texts of clients.
+const DECISION_CHARS_MAX: usize = 1_024;
+
+/// A trace on one shard.
+pub(crate) struct Tracer {
+    trace: Arc<Trace>,
+    shard: ShardId,
+    unix_ms: u64,
+    /// The first place of connections that was not looked at. `None` when all were.
+    next: Option<u32>,
+    /// Followed connections without a record so far.
+    silent: HashSet<ConnectionId>,
+    /// Bytes that waited for a connection when the trace began, which may begin inside a packet. They are not recorded.
+    queued_before: HashMap<ConnectionId, usize>,
+    /// Connections whose clients were let in, in this turn.
+    let_in: Vec<ConnectionId>,
+    /// Connections whose clients are to be named at the end of the turn.
+    unnamed: Vec<ConnectionId>,
+    /// Records of messages to receivers, which wait for the record of the publisher's packet.
+    held: Option<Vec<TraceRecord>>,
+    aliases: Aliases,
+}
+
+/// The topic aliases whose topics match the filter of a trace.
+#[derive(Default)]
+struct Aliases {
+    of: HashMap<ConnectionId, HashSet<(Role, TopicAlias)>>,
+    count: usize,
+}
+
+impl Tracer {
+    pub(crate) fn new(trace: Arc<Trace>, shard: ShardId, unix_ms: u64) -> Self {
+        let next = matches!(trace.subject(), TraceSubject::Clients(_)).then_some(0);
+        Self {
+            trace,
+            shard,
+            unix_ms,
+            next,
+            silent: HashSet::new(),
+            queued_before: HashMap::new(),
+            let_in: Vec::new(),
+            unnamed: Vec::new(),
+            held: None,
+            aliases: Aliases::default(),
+        }
+    }
+
+    /// A turn begins. Returns whether the trace goes on.
+    pub(crate) fn begin_turn(&mut self, unix_ms: u64) -> bool {
+        self.unix_ms = unix_ms;
+        !self.trace.is_over()
+    }
+
+    /// Whether it has work for another turn.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.next.is_some() || !self.unnamed.is_empty() || !self.let_in.is_empty()
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.trace.number()
+    }
+
+    fn follows<S>(&self, connection: &Connection<S>) -> bool {
+        connection.traced == self.trace.number()
+    }
+
+    /// Whether all bytes of this connection are recorded.
+    pub(crate) fn follows_bytes<S>(&self, connection: &Connection<S>) -> bool {
+        self.follows(connection) && self.whom().is_some() && !self.trace.is_over()
+    }
+
+    fn whom(&self) -> Option<&Whom> {
+        match self.trace.subject() {
+            TraceSubject::Clients(whom) => Some(whom),
+            TraceSubject::Topic(_) => None,
+        }
+    }
+
+    fn filter(&self) -> Option<TopicFilter<'_>> {
+        match self.trace.subject() {
+            TraceSubject::Topic(filter) => Some(filter.filter()),
+            TraceSubject::Clients(_) => None,
+        }
+    }
+
+    fn send(&self, connection: ConnectionId, event: TraceEvent) {
+        self.trace.send(self.unix_ms, self.shard, connection, event);
+    }
+
+    /// Begins to follow a connection at its first byte, or behind what is queued for it.
+    fn begin<S>(&mut self, id: ConnectionId, connection: &mut Connection<S>, is_from_start: bool) {
+        connection.traced = self.trace.number();
+        if is_from_start {
+            return self.send_begun(id, connection, true);
+        }
+        self.silent.insert(id);
+        if connection.waiting_bytes() > 0 && self.whom().is_some() {
+            self.queued_before.insert(id, connection.waiting_bytes());
+        }
+    }
+
+    fn send_begun<S>(&mut self, id: ConnectionId, connection: &Connection<S>, is_from_start: bool) {
+        let Connection { peer, listener, version, .. } = *connection;
+        self.send(id, TraceEvent::Begun { peer, listener, version, is_from_start });
+        self.unnamed.push(id);
+    }
+
+    /// Sends the first record of a connection in front of another one.
+    fn break_silence<S>(&mut self, id: ConnectionId, connection: &Connection<S>) {
+        if !self.silent.is_empty() && self.silent.remove(&id) {
+            self.send_begun(id, connection, false);
+        }
+    }
+
+    fn send_bytes<S>(&mut self, id: ConnectionId, connection: &Connection<S>, sender: Role, bytes: &[u8]) {
+        if bytes.is_empty() || self.trace.is_over() {
+            return;
+        }
+        self.break_silence(id, connection);
+        self.trace.send_bytes(self.unix_ms, self.shard, id, (sender, bytes));
+    }
+
+    /// The socket of a followed connection has taken these bytes.
+    pub(crate) fn written<S>(&mut self, id: ConnectionId, connection: &Connection<S>, bytes: &[u8]) {
+        let mut skipped = 0;
+        if let Some(queued) = self.queued_before.get_mut(&id) {
+            skipped = bytes.len().min(*queued);
+            *queued -= skipped;
+            if *queued == 0 {
+                self.queued_before.remove(&id);
+            }
+        }
+        self.send_bytes(id, connection, Role::Server, &bytes[skipped..]);
+    }
+
+    /// A connection is freed.
+    pub(crate) fn closed<S>(&mut self, id: ConnectionId, connection: &Connection<S>) {
+        if self.follows(connection) && !self.silent.remove(&id) {
+            self.send(id, TraceEvent::Closed);
+        }
+        self.queued_before.remove(&id);
+        self.aliases.forget(id);
+    }
+
+    /// Something was decided about a client that its packets do not tell, or not whole.
+    pub(crate) fn decided<S>(
+        &mut self,
+        id: ConnectionId,
+        connection: &mut Connection<S>,
+        notice: Notice<'_>,
+    ) {
+        if let Notice::Connected { client_id, .. } = notice {
+            if self.follows(connection) {
+                self.send(id, TraceEvent::Named(client_id.into()));
+            } else if self.whom().is_some() {
+                self.let_in.push(id);
+            }
+            return;
+        }
+        let Some((client_id, text)) = in_words(notice) else { return };
+        let is_meant = match (self.trace.subject(), notice) {
+            // Also a connection on which no whole CONNECT came. The user is unknown here.
+            (TraceSubject::Clients(whom), _) => whom.matches(&suspect(client_id, None, connection.peer)),
+            (TraceSubject::Topic(filter), Notice::Denied { topic, mount_bytes, .. }) => {
+                let own = topic.get(mount_bytes..).and_then(|own| TopicName::new(own).ok());
+                own.is_some_and(|own| filter.filter().matches(own))
+            }
+            (TraceSubject::Topic(_), _) => return,
+        };
+        if is_meant && !self.follows(connection) {
+            self.begin(id, connection, false);
+        }
+        if self.follows(connection) {
+            if self.silent.contains(&id) {
+                self.break_silence(id, connection);
+                self.send(id, TraceEvent::Named(client_id.into()));
+            }
+            self.send(id, TraceEvent::Decision(text.chars().take(DECISION_CHARS_MAX).collect()));
+        }
+    }
+
+    /// Looks at some connections that were there before the trace, and at those whose clients were just let in.
+    fn look<S>(&mut self, connections: &mut Connections<S>, brain: &Shard) {
+        for id in std::mem::take(&mut self.let_in) {
+            if let Some(connection) = connections.get_mut(id) {
+                self.begin_if_meant(id, connection, brain);
+            }
+        }
+        let Some(next) = self.next else { return };
+        let until = next.saturating_add(LOOKED_AT_PER_TURN).min(connections.places());
+        for slot in next..until {
+            if let Some((id, connection)) = connections.at_mut(slot) {
+                self.begin_if_meant(id, connection, brain);
+            }
+        }
+        self.next = (until < connections.places()).then_some(until);
+    }
+
+    fn begin_if_meant<S>(&mut self, id: ConnectionId, connection: &mut Connection<S>, brain: &Shard) {
+        let (Some(whom), Some(known)) = (self.whom(), brain.known(id)) else { return };
+        let suspect = suspect(known.client_id, known.principal.user.as_deref(), connection.peer);
+        if whom.matches(&suspect) && !self.follows(connection) {
+            self.begin(id, connection, false);
+            let unparsed = std::mem::take(&mut connection.unparsed);
+            self.send_read(id, connection, (&[], &unparsed));
+            connection.unparsed = unparsed;
+        }
+    }
+
+    /// Bytes were read, behind those that the connection has kept.
+    fn read<S>(&mut self, id: ConnectionId, connection: &mut Connection<S>, bytes: &[u8], brain: &Shard) {
+        let Some(whom) = self.whom().filter(|_| !self.trace.is_over()) else { return };
+        if self.follows(connection) {
+            let unparsed = std::mem::take(&mut connection.unparsed);
+            self.send_read(id, connection, (&unparsed, bytes));
+            connection.unparsed = unparsed;
+            return;
+        }
+        // A client that has sent CONNECT is looked at when it is let in.
+        if brain.has_begun(id) || packets::is_incomplete(&connection.unparsed, bytes) {
+            return;
+        }
+        let mut first = [connection.unparsed.as_slice(), bytes].concat();
+        let (client_id, user) = match decode(&first, None, &Limits::default()) {
+            Ok(Decoded::Packet { packet: Packet::Connect(connect), .. }) => {
+                let user = connect.user_name().map(|user| user.as_str().to_owned());
+                (connect.client_id.as_str().to_owned(), user)
+            }
+            Ok(_) | Err(_) => Default::default(),
+        };
+        if whom.matches(&suspect(&client_id, user.as_deref(), connection.peer)) {
+            let rest = packets::mask_connect(&mut first);
+            self.begin(id, connection, true);
+            self.send_bytes(id, connection, Role::Client, &first[..rest]);
+            self.send_read(id, connection, (&[], &first[rest..]));
+        }
+    }
+
+    /// Sends bytes that were read behind those that were kept, up to a further CONNECT. The broker ends such a connection, and
+    /// nobody is to read the password.
+    fn send_read<S>(&mut self, id: ConnectionId, connection: &Connection<S>, (kept, bytes): (&[u8], &[u8])) {
+        let end = packets::find(kept, bytes, CONNECT);
+        self.send_bytes(id, connection, Role::Client, &bytes[..end.unwrap_or(bytes.len())]);
+        if end.is_some() {
+            self.send(id, TraceEvent::Decision("a further CONNECT, which is not recorded".to_owned()));
+        }
+    }
+
+    /// Records the messages of the topic among the packets that a client has sent, and then those that were held back.
+    ///
+    /// Packets behind one that ends the connection are not told apart, unless that is a DISCONNECT or cannot be decoded.
+    fn send_published(&mut self, from: &Publisher, packets: &[u8]) {
+        let held = self.held.take().unwrap_or_default();
+        let mut rest = packets;
+        while let Ok(Decoded::Packet { packet, len }) = decode(rest, from.version, &Limits::default()) {
+            if matches!(packet, Packet::Disconnect(_)) {
+                break;
+            }
+            let (whole, behind) = rest.split_at(len);
+            if let Packet::Publish(publish) = &packet
+                && self.is_meant(from.id, Role::Client, &publish.topic)
+            {
+                self.begin_publisher(from);
+                self.trace.send_bytes(self.unix_ms, self.shard, from.id, (Role::Client, whole));
+            }
+            rest = behind;
+        }
+        held.into_iter().for_each(|record| self.trace.send_reserved(record));
+    }
+
+    fn begin_publisher(&mut self, from: &Publisher) {
+        if from.is_followed.replace(true) {
+            return;
+        }
+        let (peer, listener, version) = (from.peer, from.listener, from.version);
+        self.send(from.id, TraceEvent::Begun { peer, listener, version, is_from_start: false });
+        self.send(from.id, TraceEvent::Named(from.client_id.clone()));
+    }
+
+    /// A PUBLISH packet, in two parts, or several in the first one, is queued for a receiver.
+    pub(crate) fn queued<S>(
+        &mut self,
+        id: ConnectionId,
+        connection: &mut Connection<S>,
+        parts: (&[u8], &[u8]),
+    ) {
+        let Some(version) = connection.version.filter(|_| self.filter().is_some()) else { return };
+        let (mut head, shared) = parts;
+        while !self.trace.is_over()
+            && let Some(len) = packets::len(head, shared)
+        {
+            let (own, behind) = head.split_at(len.min(head.len()));
+            let parts = if len <= head.len() { (own, &[][..]) } else { (own, &shared[..len - own.len()]) };
+            if packets::kind(parts.0, parts.1) == PUBLISH && self.is_message(id, version, parts) {
+                self.hold(id, connection, parts);
+            }
+            head = behind;
+            if head.is_empty() {
+                break;
+            }
+        }
+    }
+
+    fn is_message(&mut self, id: ConnectionId, version: Version, parts: (&[u8], &[u8])) -> bool {
+        let Some(filter) = self.filter() else { return false };
+        let name = packets::topic(parts.0, parts.1);
+        let is_named = name.as_ref().is_some_and(|name| !name.is_empty());
+        let is_meant =
+            name.as_deref().is_some_and(|name| TopicName::new(name).is_ok_and(|name| filter.matches(name)));
+        // An alias takes a look at the properties, and most messages have nothing to do with any.
+        let has_alias = version == Version::V5 && (is_meant || !is_named || self.aliases.has_any(id));
+        if !has_alias {
+            return is_meant;
+        }
+        let Some(alone) = packets::without_payload(parts.0, parts.1) else { return is_meant };
+        match decode(&alone, Some(version), &Limits::default()) {
+            Ok(Decoded::Packet { packet: Packet::Publish(publish), .. }) => {
+                self.is_meant(id, Role::Server, &publish.topic)
+            }
+            _ => is_meant,
+        }
+    }
+
+    fn hold<S>(&mut self, id: ConnectionId, connection: &mut Connection<S>, (head, shared): (&[u8], &[u8])) {
+        if !self.follows(connection) && self.trace.reserve(0) {
+            connection.traced = self.trace.number();
+            let Connection { peer, listener, version, .. } = *connection;
+            self.push(id, TraceEvent::Begun { peer, listener, version, is_from_start: false });
+            self.unnamed.push(id);
+        }
+        // Reserved before the copy is made: there may be a thousand receivers of a megabyte.
+        if self.trace.reserve(head.len() + shared.len()) {
+            self.push(id, TraceEvent::Bytes(Role::Server, [head, shared].concat().into()));
+        }
+    }
+
+    /// Sends a record that has its part of the limit, or holds it back.
+    fn push(&mut self, connection: ConnectionId, event: TraceEvent) {
+        let record = TraceRecord { unix_ms: self.unix_ms, shard: self.shard, connection, event };
+        match &mut self.held {
+            Some(held) => held.push(record),
+            None => self.trace.send_reserved(record),
+        }
+    }
+
+    fn name_clients(&mut self, brain: &Shard) {
+        for id in std::mem::take(&mut self.unnamed) {
+            if let Some(known) = brain.known(id) {
+                self.send(id, TraceEvent::Named(known.client_id.into()));
+            }
+        }
+    }
+
+    fn is_meant(&mut self, id: ConnectionId, sender: Role, topic: &PublishTopic<'_>) -> bool {
+        let matches = |name| self.filter().is_some_and(|filter| filter.matches(name));
+        match *topic {
+            PublishTopic::Name(name) => matches(name),
+            PublishTopic::NameWithAlias(name, alias) => {
+                let is_meant = matches(name);
+                self.aliases.note(id, (sender, alias), is_meant);
+                is_meant
+            }
+            PublishTopic::Alias(alias) => self.aliases.is_meant(id, (sender, alias)),
+        }
+    }
+}
+
+impl Aliases {
+    fn note(&mut self, id: ConnectionId, alias: (Role, TopicAlias), is_meant: bool) {
+        if !is_meant {
+            let was_meant = self.of.get_mut(&id).is_some_and(|known| known.remove(&alias));
+            self.count -= usize::from(was_meant);
+        } else if self.count < ALIASES_MAX {
+            self.count += usize::from(self.of.entry(id).or_default().insert(alias));
+        }
+    }
+
+    fn has_any(&self, id: ConnectionId) -> bool {
+        self.of.contains_key(&id)
+    }
+
+    fn is_meant(&self, id: ConnectionId, alias: (Role, TopicAlias)) -> bool {
+        self.of.get(&id).is_some_and(|known| known.contains(&alias))
+    }
+
+    fn forget(&mut self, id: ConnectionId) {
+        self.count -= self.of.remove(&id).map_or(0, |known| known.len());
+    }
+}
+
+/// A client whose packets are handed to the brain. It may be gone behind them.
+pub(crate) struct Publisher {
+    id: ConnectionId,
+    peer: Peer,
+    listener: u16,
+    version: Option<Version>,
+    client_id: Box<str>,
+    is_followed: std::cell::Cell<bool>,
+}
+
+fn suspect<'a>(client_id: &'a str, user: Option<&'a str>, peer: Peer) -> Suspect<'a> {
+    let address = match peer {
+        Peer::Inet(address) => Some(address.ip()),
+        Peer::Process { .. } | Peer::Simulated(_) => None,
+    };
+    Suspect { client_id, user, address }
+}
+
+/// The client of a decision, and the decision in words. `None` if the packets tell it.
+fn in_words(notice: Notice<'_>) -> Option<(&str, String)> {
+    match notice {
+        Notice::Refused { client_id, reason, why } => {
+            Some((client_id, format!("refused: 0x{:02X} ({reason}), {why}", reason.code())))
+        }
+        Notice::Denied { client_id, topic, messages, .. } => {
+            Some((client_id, format!("not allowed to publish to {topic:?} ({messages} so far)")))
+        }
+        Notice::Disconnected { client_id, reason, why } => {
+            Some((client_id, format!("disconnected: 0x{:02X} ({reason}), {why}", reason.code())))
+        }
+        Notice::Connected { .. } | Notice::Subscribed { .. } | Notice::Unsubscribed { .. } => None,
+    }
+}
+
+/// A stream that copies what it has written.
+pub(crate) struct Copying<'a, S> {
+    pub(crate) stream: &'a mut S,
+    pub(crate) copy: Vec<u8>,
+}
+
+impl<S: Stream> Stream for Copying<'_, S> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
+        self.stream.read(buffer)
+    }
+
+    fn has_arrived(&mut self) -> bool {
+        self.stream.has_arrived()
+    }
+
+    fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let taken = self.stream.write(pieces)?;
+        let mut left = taken;
+        for piece in pieces {
+            let bytes = &piece[..piece.len().min(left)];
+            self.copy.extend_from_slice(bytes);
+            left -= bytes.len();
+        }
+        Ok(taken)
+    }
+
+    fn shut_down_write(&mut self) {
+        self.stream.shut_down_write();
+    }
+}
+
+impl<H: Host> Io<H> {
+    /// Shows what was read from a connection to a trace.
+    pub(crate) fn trace_read(&mut self, id: ConnectionId, bytes: &[u8], brain: &Shard) {
+        if let (Some(tracer), Some(connection)) = (&mut self.tracer, self.connections.get_mut(id)) {
+            tracer.read(id, connection, bytes, brain);
+        }
+    }
+
+    /// Bytes are handed to the brain next. Returns the client, if there is a trace by topic.
+    pub(crate) fn trace_publisher(&mut self, id: ConnectionId, brain: &Shard) -> Option<Publisher> {
+        let tracer = self.tracer.as_mut().filter(|tracer| tracer.filter().is_some())?;
+        let (connection, known) = (self.connections.get(id)?, brain.known(id)?);
+        tracer.held = Some(Vec::new());
+        Some(Publisher {
+            id,
+            peer: connection.peer,
+            listener: connection.listener,
+            version: connection.version,
+            client_id: known.client_id.into(),
+            is_followed: tracer.follows(connection).into(),
+        })
+    }
+
+    /// The brain is done with these whole packets of a client.
+    pub(crate) fn trace_published(&mut self, from: &Publisher, packets: &[u8]) {
+        let Some(tracer) = &mut self.tracer else { return };
+        tracer.send_published(from, packets);
+        if from.is_followed.get()
+            && let Some(connection) = self.connections.get_mut(from.id)
+        {
+            connection.traced = tracer.number();
+        }
+    }
+
+    /// The part of a trace at the end of a turn, before anything is written: looks for its clients, and names them.
+    pub(crate) fn trace_clients(&mut self, brain: &Shard) {
+        if let Some(tracer) = &mut self.tracer {
+            tracer.look(&mut self.connections, brain);
+            tracer.name_clients(brain);
+        }
+    }
+
+    /// A trace has ended, and lets go of its memory.
+    pub(crate) fn end_trace(&mut self, number: u32) {
+        self.tracer.take_if(|tracer| tracer.number() == number);
+    }
+}

@@ -1,0 +1,66 @@
+"""A collector of OpenTelemetry for tests: reads each request with the official messages, and prints a line about it.
+
+The first line is the port. The words on the command line are the statuses of the first answers; all others are 200.
+"""
+
+import http.server
+import json
+import sys
+
+from google.protobuf import json_format
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+statuses = [int(word) for word in sys.argv[1:]]
+
+
+def attributes(of):
+    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in of}
+
+
+def metrics(body):
+    (found,) = json_format.Parse(body, ExportMetricsServiceRequest()).resource_metrics
+    told = {"resource": attributes(found.resource.attributes), "metrics": {}}
+    for metric in found.scope_metrics[0].metrics:
+        kind = metric.WhichOneof("data")
+        data = getattr(metric, kind)
+        is_good = kind == "gauge" or (data.is_monotonic and data.aggregation_temporality == 2)
+        assert is_good, metric
+        for point in data.data_points:
+            assert 0 < point.start_time_unix_nano <= point.time_unix_nano, point
+            labels = ",".join(f"{key}={value}" for key, value in attributes(point.attributes).items())
+            told["metrics"][f"{metric.name}{{{labels}}} {metric.unit} {kind}"] = point.as_double
+    return told
+
+
+def logs(body):
+    (found,) = json_format.Parse(body, ExportLogsServiceRequest()).resource_logs
+    lines = []
+    for record in found.scope_logs[0].log_records:
+        assert record.time_unix_nano > 0, record
+        lines.append([record.severity_text, record.body.string_value, attributes(record.attributes)])
+    return {"resource": attributes(found.resource.attributes), "lines": lines}
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        assert self.headers["Content-Type"] == "application/json", self.headers
+        told = {"/v1/metrics": metrics, "/v1/logs": logs}[self.path](body)
+        status = statuses.pop(0) if statuses else 200
+        told |= {"path": self.path, "status": status, "authorization": self.headers.get("Authorization")}
+        print(json.dumps(told), flush=True)
+        self.send_response(status)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_):
+        pass
+
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+print(server.server_address[1], flush=True)
+server.serve_forever()
