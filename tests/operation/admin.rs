@@ -47,6 +47,15 @@ impl Server {
         Self { address: address.parse().expect("an address"), token: token.to_owned() }
     }
 
+    /// The URL of the dashboard, without the slash.
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub(super) fn token(&self) -> &str {
+        &self.token
+    }
+
     fn with_token(&self, token: &str) -> Self {
         Self { address: self.address, token: token.to_owned() }
     }

@@ -18,6 +18,7 @@ mod pause;
 mod queues;
 mod reload;
 mod scan;
+mod schema;
 mod secrets;
 mod service;
 mod stop;

@@ -14,6 +14,14 @@ pub fn python() -> Command {
     Command::new(installed("python/bin/python"))
 }
 
+/// Makes a command for schemathesis, which fuzzes an API by its OpenAPI document.
+///
+/// # Panics
+/// If the tools are not installed.
+pub fn schemathesis() -> Command {
+    Command::new(installed("python/bin/schemathesis"))
+}
+
 /// Makes a command for Node.js with MQTT.js.
 ///
 /// # Panics

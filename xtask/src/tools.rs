@@ -39,13 +39,15 @@ const PROGRAMS: &[(&str, &str)] = &[
 /// If a tool is missing and cannot be installed. The error contains the command for a manual installation.
 pub(crate) fn install(house: &House, log: &mut Log) -> Result<(), String> {
     install_packages(house, PROGRAMS, log)?;
-    let python = house.root().join("tests/clients/python/requirements.txt");
-    once(&house.tools().join("python"), &[python], |folder, inputs| {
+    let lists = ["requirements.txt", "schemathesis.txt"];
+    let python = lists.map(|file| house.root().join("tests/clients/python").join(file));
+    once(&house.tools().join("python"), &python, |folder, inputs| {
         log.run(house.command("python3").args(["-m", "venv"]).arg(folder))
             .map_err(|error| format!("{error}; on Debian: {}", apt_command(&["python3-venv"])))?;
         let mut pip = house.command(folder.join("bin/python"));
-        pip.args(["-m", "pip", "install", "--require-hashes", "--requirement"]);
-        log.run(pip.arg(&inputs[0]))
+        pip.args(["-m", "pip", "install", "--require-hashes"]);
+        inputs.iter().for_each(|list| drop(pip.arg("--requirement").arg(list)));
+        log.run(&mut pip)
     })?;
     let manifests = ["package.json", "package-lock.json"];
     let javascript = manifests.map(|file| house.root().join("tests/clients/javascript").join(file));

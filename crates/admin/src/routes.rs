@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::api::{LIMIT_MAX, LOG_LEVELS, drain, trace};
 use crate::tokens::Role;
 use crate::uri;
 
@@ -34,6 +35,21 @@ pub struct Parameter {
     pub is_required: bool,
     /// Meaning, as a sentence without its full stop.
     pub text: &'static str,
+    /// The values that it may have.
+    pub values: Values,
+}
+
+/// The values that a parameter may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Values {
+    /// All of its type.
+    Any,
+    /// These words.
+    Words(&'static [&'static str]),
+    /// Whole numbers from the first to the second.
+    Range(u64, u64),
+    /// Texts of at most this many bytes, which are not empty.
+    Text(usize),
 }
 
 /// The code behind a route.
@@ -86,15 +102,40 @@ pub(crate) enum Action {
 }
 
 const fn required(name: &'static str, kind: &'static str, text: &'static str) -> Parameter {
-    Parameter { name, kind, is_required: true, text }
+    Parameter { name, kind, is_required: true, text, values: Values::Any }
 }
 
 const fn optional(name: &'static str, kind: &'static str, text: &'static str) -> Parameter {
-    Parameter { name, kind, is_required: false, text }
+    Parameter { name, kind, is_required: false, text, values: Values::Any }
+}
+
+impl Parameter {
+    const fn of(self, values: Values) -> Self {
+        Self { values, ..self }
+    }
+
+    /// The parameter as JSON Schema describes it.
+    fn schema(&self) -> Value {
+        let mut schema = json!({ "type": self.kind });
+        match self.values {
+            Values::Any => {}
+            Values::Words(words) => schema["enum"] = json!(words),
+            Values::Range(least, most) => {
+                schema["minimum"] = json!(least);
+                schema["maximum"] = json!(most);
+            }
+            Values::Text(bytes_max) => {
+                schema["minLength"] = json!(1);
+                schema["maxLength"] = json!(bytes_max);
+            }
+        }
+        schema
+    }
 }
 
 const LIMIT: Parameter =
-    optional("limit", "integer", "The most items of the answer, from 1 to 1000. Default: 100");
+    optional("limit", "integer", "The most items of the answer, from 1 to 1000. Default: 100")
+        .of(Values::Range(1, LIMIT_MAX as u64));
 const CURSOR: Parameter =
     optional("cursor", "string", "The `cursor` of the answer before, to go on behind it");
 
@@ -225,7 +266,7 @@ pub const ROUTES: &[Route] = &[
             required("publisher", "string", "Client identifier of the publisher"),
             required("topic", "string", "Topic name of the message, with the mount point"),
             required("subscriber", "string", "Client identifier of the subscriber"),
-            optional("qos", "integer", "QoS of the message: 0, 1 or 2. Default: 0"),
+            optional("qos", "integer", "QoS of the message: 0, 1 or 2. Default: 0").of(Values::Range(0, 2)),
         ],
         "Why a message reaches a subscriber, or does not",
     ),
@@ -257,8 +298,9 @@ pub const ROUTES: &[Route] = &[
             &[
                 required("topic", "string", "Topic name"),
                 required("payload", "string", "Payload"),
-                optional("encoding", "string", "`utf-8` or `base64`. Default: utf-8"),
-                optional("qos", "integer", "0, 1 or 2. Default: 0"),
+                optional("encoding", "string", "`utf-8` or `base64`. Default: utf-8")
+                    .of(Values::Words(&["utf-8", "base64"])),
+                optional("qos", "integer", "0, 1 or 2. Default: 0").of(Values::Range(0, 2)),
                 optional("retain", "boolean", "Whether the message is retained. Default: false"),
             ],
         ),
@@ -272,13 +314,18 @@ pub const ROUTES: &[Route] = &[
         (
             &[],
             &[
-                required("kind", "string", "`client_id`, `user` or `address`"),
+                required("kind", "string", "`client_id`, `user` or `address`").of(Values::Words(&[
+                    "client_id",
+                    "user",
+                    "address",
+                ])),
                 required(
                     "value",
                     "string",
                     "Client identifier, user name, address, or network such as 192.0.2.0/24",
                 ),
-                optional("seconds", "integer", "Duration of the ban in seconds. Default: without end"),
+                optional("seconds", "integer", "Duration of the ban in seconds. Default: without end")
+                    .of(Values::Range(1, u64::MAX)),
                 optional("reason", "string", "Reason, for operators. At most 256 bytes"),
             ],
         ),
@@ -304,7 +351,8 @@ pub const ROUTES: &[Route] = &[
                     "string",
                     "Another server for the clients, such as b.example:8883",
                 ),
-                optional("seconds", "integer", "Time in which the clients leave, up to 86400. Default: 60"),
+                optional("seconds", "integer", "Time in which the clients leave, up to 86400. Default: 60")
+                    .of(Values::Range(0, drain::SECONDS_MAX)),
                 optional("exit", "boolean", "Whether the broker ends when they have left. Default: false"),
             ],
         ),
@@ -345,14 +393,21 @@ pub const ROUTES: &[Route] = &[
         (
             &[],
             &[
-                required("kind", "string", "`client_id`, `user`, `address` or `topic`"),
+                required("kind", "string", "`client_id`, `user`, `address` or `topic`").of(Values::Words(&[
+                    "client_id",
+                    "user",
+                    "address",
+                    "topic",
+                ])),
                 required(
                     "value",
                     "string",
                     "Client identifier, user name, address or network, or topic filter",
                 ),
-                optional("seconds", "integer", "Duration, up to 3600. Default: 60"),
-                optional("bytes", "integer", "Size of the records, up to 16 MiB. Default: 4 MiB"),
+                optional("seconds", "integer", "Duration, from 1 to 3600. Default: 60")
+                    .of(Values::Range(1, trace::SECONDS_MAX)),
+                optional("bytes", "integer", "Size of the records, from 4 KiB to 16 MiB. Default: 4 MiB")
+                    .of(Values::Range(trace::BYTES_MIN, trace::BYTES_MAX)),
             ],
         ),
         "Record what crosses the connections of some clients, or the messages of some topics",
@@ -379,7 +434,11 @@ pub const ROUTES: &[Route] = &[
         ("PUT", "/api/v1/log-level"),
         Role::Admin,
         Action::SetLogLevel,
-        (&[], &[required("level", "string", "`warn`, `info`, `debug` or `trace`")]),
+        (
+            &[],
+            &[required("level", "string", "`warn`, `info`, `debug` or `trace`")
+                .of(Values::Words(&LOG_LEVELS))],
+        ),
         "Change the level of the log until the next reload, or the end of the process",
     ),
     change(
@@ -487,7 +546,7 @@ fn operation(route: &Route) -> Value {
             "in": "query",
             "required": parameter.is_required,
             "description": parameter.text,
-            "schema": { "type": parameter.kind },
+            "schema": parameter.schema(),
         })
     });
     let parameters: Vec<Value> = in_path.chain(in_query).collect();
@@ -496,7 +555,7 @@ fn operation(route: &Route) -> Value {
         "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
     });
     let content_type = match route.action {
-        Action::Metrics => "text/plain",
+        Action::Healthy | Action::Metrics => "text/plain",
         Action::TraceFile => "application/vnd.tcpdump.pcap",
         _ => "application/json",
     };
@@ -515,7 +574,11 @@ fn operation(route: &Route) -> Value {
         let fields: Map<String, Value> = route
             .body
             .iter()
-            .map(|field| (field.name.to_owned(), json!({ "type": field.kind, "description": field.text })))
+            .map(|field| {
+                let mut schema = field.schema();
+                schema["description"] = json!(field.text);
+                (field.name.to_owned(), schema)
+            })
             .collect();
         let required: Vec<&str> =
             route.body.iter().filter(|field| field.is_required).map(|field| field.name).collect();

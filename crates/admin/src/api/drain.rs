@@ -14,7 +14,7 @@ use crate::server::{Asked, Shared};
 /// Time in which clients leave if the request does not say.
 const SECONDS: u64 = 60;
 /// Maximum time in which clients leave: a day.
-const SECONDS_MAX: u64 = 86_400;
+pub(crate) const SECONDS_MAX: u64 = 86_400;
 /// Maximum length of a Server Reference, in bytes.
 const REFERENCE_BYTES_MAX: usize = 1_024;
 /// Time between two looks whether all clients have left.

@@ -4,7 +4,7 @@ mod backup;
 mod bans;
 mod body;
 mod clients;
-mod drain;
+pub(crate) mod drain;
 mod explain;
 mod groups;
 mod log;
@@ -12,7 +12,7 @@ mod payload;
 mod queues;
 mod retained;
 mod status;
-mod trace;
+pub(crate) mod trace;
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -35,7 +35,7 @@ const STYLE: &str = include_str!("../page/style.css");
 /// Items of an answer if the request does not say how many.
 const LIMIT: usize = 100;
 /// Maximum number of items that a request may ask for.
-const LIMIT_MAX: usize = 1_000;
+pub(crate) const LIMIT_MAX: usize = 1_000;
 /// Maximum number of questions to the threads of the broker for one request: an answer with few items has a cursor.
 const QUESTIONS_MAX: usize = 64;
 

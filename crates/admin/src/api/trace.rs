@@ -20,13 +20,13 @@ use crate::trace::{Book, Line};
 /// Duration of a trace if the request does not say, in seconds.
 const SECONDS: u64 = 60;
 /// Maximum duration of a trace: an hour.
-const SECONDS_MAX: u64 = 3_600;
+pub(crate) const SECONDS_MAX: u64 = 3_600;
 /// Maximum size of the records of a trace if the request does not say, in bytes.
 const BYTES: u64 = 4 << 20;
 /// Maximum size that a request may ask for.
-const BYTES_MAX: u64 = 16 << 20;
+pub(crate) const BYTES_MAX: u64 = 16 << 20;
 /// The same at least: a few records.
-const BYTES_MIN: u64 = 4 << 10;
+pub(crate) const BYTES_MIN: u64 = 4 << 10;
 /// An ended trace is kept so long for its readers.
 const KEPT: Duration = Duration::from_mins(10);
 /// Maximum number of bytes of records that one request takes in.
