@@ -46,7 +46,9 @@ pub(crate) fn install(house: &House, log: &mut Log) -> Result<(), String> {
             .map_err(|error| format!("{error}; on Debian: {}", apt_command(&["python3-venv"])))?;
         let mut pip = house.command(folder.join("bin/python"));
         pip.args(["-m", "pip", "install", "--require-hashes"]);
-        inputs.iter().for_each(|list| drop(pip.arg("--requirement").arg(list)));
+        for list in inputs {
+            pip.arg("--requirement").arg(list);
+        }
         log.run(&mut pip)
     })?;
     let manifests = ["package.json", "package-lock.json"];

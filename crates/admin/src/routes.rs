@@ -44,7 +44,7 @@ pub struct Parameter {
 pub enum Values {
     /// All of its type.
     Any,
-    /// These words.
+    /// Only one of these words.
     Words(&'static [&'static str]),
     /// Whole numbers from the first to the second.
     Range(u64, u64),
