@@ -452,3 +452,27 @@ fn messages_that_wait_for_room_in_an_output_are_given_back() {
     assert!(!is_open(&mut world, reader), "it holds memory and makes no progress");
     assert_eq!(world.total(|counters| counters.ended_memory.value()), 1);
 }
+
+/// A route has an entry for each subscriber. Without it, the next message costs a look-up.
+#[test]
+fn a_route_with_many_subscribers_is_kept_for_the_next_message_unless_memory_is_short() {
+    let mut world = World::with_budget(1, settings(), Budget::new(16 * MIB));
+    for number in 0..500 {
+        let peer = world.connect(0, Version::V3_1_1, &format!("newt-{number}"));
+        world.subscribe(peer, "wide");
+    }
+    let lonely = world.connect(0, Version::V3_1_1, "lonely");
+    world.subscribe(lonely, "narrow");
+    let publisher = world.connect(0, Version::V3_1_1, "frog");
+    let mut routes_after = |world: &mut World, topic: &str| {
+        world.publish(publisher, topic, "croak");
+        world.budget.held_bytes(Purpose::Routes)
+    };
+    assert!(routes_after(&mut world, "wide") > 4_096);
+    let tight = make_tight(&world);
+    assert_eq!(routes_after(&mut world, "wide"), 0);
+    let narrow = routes_after(&mut world, "narrow");
+    assert!((1..4_096).contains(&narrow), "a small one is kept: {narrow} B");
+    drop(tight);
+    assert!(routes_after(&mut world, "wide") > 4_096);
+}
