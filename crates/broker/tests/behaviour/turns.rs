@@ -276,7 +276,7 @@ fn a_client_that_leaves_during_subscribe_leaves_nothing_behind() {
 #[test]
 fn filters_and_cursors_of_a_client_that_has_left_are_freed_over_many_turns() {
     /// Pieces that a turn frees.
-    const PIECES_PER_TURN: usize = 256;
+    const PIECES_PER_TURN: usize = 128;
     for lasts in [false, true] {
         let mut world = world();
         let publisher = world.connect(0, Version::V5, "publisher");
