@@ -249,6 +249,7 @@ mod tests {
             (suspect("toad", None, "2001:db8:ffff::9"), "address"),
         ] {
             assert_eq!(bans.find(&banned, 0).map(|(whom, _)| whom.kind()), Some(kind), "{banned:?}");
+            assert_eq!(bans.iter().filter(|(whom, _)| whom.matches(&banned)).count(), 1, "{banned:?}");
         }
         for welcome in [
             suspect("Frog", None, "192.0.2.8"),
@@ -256,6 +257,7 @@ mod tests {
             suspect("", None, "::1"),
         ] {
             assert_eq!(bans.find(&welcome, 0), None, "{welcome:?}");
+            assert!(bans.iter().all(|(whom, _)| !whom.matches(&welcome)), "{welcome:?}");
         }
     }
 
