@@ -122,14 +122,20 @@ impl Server {
         serde_json::from_str(&answer.body).expect("the answer is JSON")
     }
 
-    /// Runs a command with this server and its token. Returns whether it has succeeded, and all that it has printed.
-    pub(super) fn run(&self, words: &[&str]) -> (bool, String) {
-        let directory = tempfile::tempdir().expect("a directory");
-        let file = directory.path().join("token");
+    /// A command with this server and its token, which is written into a directory.
+    pub(super) fn command(&self, words: &[&str], directory: &std::path::Path) -> std::process::Command {
+        let file = directory.join("token");
         std::fs::write(&file, &self.token).expect("it is ours");
         let mut command = std::process::Command::new(pondhawk_tests::pondhawk());
         command.args(words).args(["--admin", &self.address.to_string(), "--token-file"]).arg(&file);
-        let output = command.env("HOME", directory.path()).output().expect("it can be run");
+        command.env("HOME", directory);
+        command
+    }
+
+    /// Runs a command with this server and its token. Returns whether it has succeeded, and all that it has printed.
+    pub(super) fn run(&self, words: &[&str]) -> (bool, String) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let output = self.command(words, directory.path()).output().expect("it can be run");
         let text = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8(text).expect("it prints text"))
     }

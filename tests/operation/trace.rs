@@ -1,6 +1,7 @@
 //! Traces: what an operator sees of the connections of some clients, and of the messages of some topics.
 
 use std::net::SocketAddr;
+use std::process::{Command, Stdio};
 
 use pondhawk_tests::packet::{self, Connect};
 use pondhawk_tests::{Broker, Options, Version, until};
@@ -195,24 +196,28 @@ fn a_trace_is_there_on_the_command_line_and_its_file_can_be_replayed() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("frog.pcap").display().to_string();
     let address: SocketAddr = broker.address();
-    let words = ["ctl", "trace", "--client", "frog", "--seconds", "2", "--capture", &file];
-    let (is_done, text) = std::thread::scope(|scope| {
-        let traced = scope.spawn(|| server.run(&words));
-        until("the trace has begun", || {
-            (server.send("GET", "/api/v1/trace", "", "").status == 200).then_some(())
-        });
-        let mut frog = broker.client(Version::V3_1_1, "frog");
-        frog.subscribe("pond/#");
-        frog.publish("pond/x", b"croak");
-        frog.expect_message("pond/x", b"croak");
-        frog.send(&packet::disconnect(Version::V3_1_1, 0));
-        frog.expect_closed();
-        traced.join().expect("it does not panic")
+    let words = ["ctl", "trace", "--client", "frog", "--seconds", "3600", "--capture", &file];
+    let mut command = server.command(&words, directory.path());
+    let traced = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be run");
+    until("the trace has begun", || {
+        (server.send("GET", "/api/v1/trace", "", "").status == 200).then_some(())
     });
-    assert!(is_done, "{text}");
+    let mut frog = broker.client(Version::V3_1_1, "frog");
+    frog.subscribe("pond/#");
+    frog.publish("pond/x", b"croak");
+    frog.expect_message("pond/x", b"croak");
+    frog.send(&packet::disconnect(Version::V3_1_1, 0));
+    frog.expect_closed();
+    lines_with(&server, "closed");
+    let kill = Command::new("kill").args(["-INT", &traced.id().to_string()]).status().expect("it can be run");
+    assert!(kill.success());
+    let output = traced.wait_with_output().expect("it ends");
+    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{text}");
     assert!(text.contains(" 1 frog -> CONNECT ") && text.contains(" 1 frog <- SUBACK "), "{text}");
-    assert!(text.contains("the trace has ended: its time is over"), "{text}");
-    let mut replay = std::process::Command::new(pondhawk_tests::pondhawk());
+    assert!(text.contains("the trace has ended: it was interrupted"), "{text}");
+    assert_eq!(server.send("GET", "/api/v1/trace", "", "").status, 404, "it is forgotten");
+    let mut replay = Command::new(pondhawk_tests::pondhawk());
     replay.args(["replay", &file, "--to", &address.to_string(), "--speed", "max"]);
     let output = replay.output().expect("it can be run");
     let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();

@@ -21,7 +21,7 @@ const browser = spawn("chromium", flags, { stdio: ["ignore", "ignore", "pipe"], 
 process.on("exit", () => { try { process.kill(-browser.pid, "SIGKILL"); } catch { /* it has ended */ } });
 const end = (code) => process.exit(code);
 const fail = (text) => { console.error(text); end(1); };
-setTimeout(() => fail("the browser has not finished in time"), DEADLINE_MS * 3).unref();
+setTimeout(() => fail("the browser has not finished in time"), DEADLINE_MS * 6).unref();
 
 const port = await new Promise((resolve, reject) => {
   let text = "";
