@@ -305,6 +305,20 @@ fn the_api_is_there_on_the_command_line() {
         text.contains("frog").then_some(text)
     });
     assert!(clients.starts_with("CLIENT  USER  CONNECTED"), "{clients}");
+    let _newt = broker.client(Version::V5, "newt");
+    let names = |words: &[&str]| {
+        let (is_done, text) = run(&[&["ctl", "clients", "--json"], words].concat());
+        assert!(is_done, "{text}");
+        let all: Value = serde_json::from_str(&text).expect("it prints JSON");
+        let all = all.as_array().expect("a list").clone();
+        all.iter().map(|client| client["client_id"].as_str().expect("a text").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&["--protocol", "3.1.1"]), ["frog"]);
+    assert_eq!(names(&["--protocol", "5.0", "--state", "open"]), ["newt"]);
+    assert!(names(&["--state", "slow"]).is_empty());
+    assert!(run(&["ctl", "clients", "--state", "lazy"]).1.contains("[possible values: open, full, slow]"));
+    let refused = server.get("/api/v1/clients?state=lazy");
+    assert!(refused.status == 400 && refused.body.contains("open, full, slow"), "{}", refused.body);
     assert!(run(&["ctl", "publish", "pond/frog", "croak", "--retain"]).0);
     let (_, retained) = run(&["ctl", "retained", "pond/#", "--json"]);
     let retained: Value = serde_json::from_str(&retained).expect("it prints JSON");

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::api::{LIMIT_MAX, LOG_LEVELS, drain, trace};
+use crate::api::{LIMIT_MAX, LOG_LEVELS, clients, drain, trace};
 use crate::tokens::Role;
 use crate::uri;
 
@@ -196,6 +196,10 @@ pub const ROUTES: &[Route] = &[
             CURSOR,
             optional("connected", "boolean", "Only clients that are connected, or only those that are not"),
             optional("match", "string", "Only clients whose identifier, user or address has this text in it"),
+            optional("state", "string", "Only connected clients in this state")
+                .of(Values::Words(clients::STATES)),
+            optional("protocol", "string", "Only connected clients with this version of MQTT")
+                .of(Values::Words(clients::PROTOCOLS)),
         ],
         "Clients, connected ones first",
     ),

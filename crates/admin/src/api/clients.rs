@@ -10,7 +10,7 @@ use net::Link;
 use serde_json::{Map, Value, json};
 use wire::Version;
 
-use super::{QUESTIONS_MAX, bad_cursor, limit, switch};
+use super::{QUESTIONS_MAX, bad_cursor, limit, switch, word};
 use crate::answer::{Answer, Failure};
 use crate::asking;
 use crate::server::{Asked, Shared};
@@ -56,6 +56,11 @@ pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failu
     let limit = limit(asked)?;
     let connected = switch(asked, "connected")?;
     let text = asked.parameter("match").unwrap_or_default();
+    let wanted =
+        [("state", word(asked, "state", STATES)?), ("protocol", word(asked, "protocol", PROTOCOLS)?)];
+    let is_meant = |item: &Value| {
+        has_text(item, text) && wanted.iter().all(|(field, word)| has_word(item, field, *word))
+    };
     let mut position = match asked.parameter("cursor") {
         None if connected == Some(false) => Some(Position::Sessions(0)),
         None => Some(Position::Shard(0, 0)),
@@ -74,7 +79,7 @@ pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failu
             Position::Sessions(slot) => sessions_from(shared, slot).await?,
         };
         position = next;
-        for (at, item) in piece.into_iter().filter(|(_, item)| has_text(item, text)) {
+        for (at, item) in piece.into_iter().filter(|(_, item)| is_meant(item)) {
             if items.len() == limit {
                 position = Some(at);
                 break;
@@ -83,6 +88,11 @@ pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failu
         }
     }
     Ok(Answer::json(&json!({ "clients": items, "cursor": position.map(Position::show) })))
+}
+
+/// Whether a field of a client has this word. A session without a client has no such field.
+fn has_word(item: &Value, field: &str, word: Option<&str>) -> bool {
+    word.is_none_or(|word| item[field] == word)
 }
 
 fn has_text(item: &Value, text: &str) -> bool {
@@ -140,11 +150,7 @@ fn describe(shared: &Shared, shard: usize, client: &ClientFacts, link: Option<Li
         "sent_bytes": link.map(|link| link.taken_bytes),
         "acknowledged": client.acknowledged,
         "not_authorized": client.denied,
-        "state": match client.level {
-            Level::Open => "open",
-            Level::Over => "full",
-            Level::Slow => "slow",
-        },
+        "state": state(client.level),
         "waits_for_receivers": client.is_blocked,
         "shard": shard,
     })
@@ -172,11 +178,24 @@ fn of_session(session: &SessionFacts) -> Map<String, Value> {
     fields
 }
 
+/// The states of clients that are connected: whether there is room for messages, and whether they make progress.
+pub const STATES: &[&str] = &["open", "full", "slow"];
+/// The versions of MQTT.
+pub const PROTOCOLS: &[&str] = &["3.1", "3.1.1", "5.0"];
+
+fn state(level: Level) -> &'static str {
+    match level {
+        Level::Open => STATES[0],
+        Level::Over => STATES[1],
+        Level::Slow => STATES[2],
+    }
+}
+
 fn version(version: Version) -> &'static str {
     match version {
-        Version::V3_1 => "3.1",
-        Version::V3_1_1 => "3.1.1",
-        Version::V5 => "5.0",
+        Version::V3_1 => PROTOCOLS[0],
+        Version::V3_1_1 => PROTOCOLS[1],
+        Version::V5 => PROTOCOLS[2],
     }
 }
 

@@ -3,7 +3,7 @@
 mod backup;
 mod bans;
 mod body;
-mod clients;
+pub(crate) mod clients;
 pub(crate) mod drain;
 mod explain;
 mod groups;
@@ -117,5 +117,15 @@ fn switch(asked: &Asked, name: &str) -> Result<Option<bool>, Failure> {
         Some("true") => Ok(Some(true)),
         Some("false") => Ok(Some(false)),
         Some(_) => Err(Failure::bad(format!("{name} is true or false"))),
+    }
+}
+
+/// A parameter that is one of these words.
+fn word<'a>(asked: &'a Asked, name: &str, words: &[&str]) -> Result<Option<&'a str>, Failure> {
+    match asked.parameter(name) {
+        Some(word) if !words.contains(&word) => {
+            Err(Failure::bad(format!("{name} is one of: {}", words.join(", "))))
+        }
+        word => Ok(word),
     }
 }

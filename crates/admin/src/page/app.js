@@ -93,6 +93,9 @@ function field(title, attributes) {
   return make("label", {}, title, make("input", attributes));
 }
 
+const choice = (title, name, query, options) => make("label", {}, title, make("select", { name }, options.map(([value, text]) =>
+  make("option", { value, selected: value === (query.get(name) ?? "") }, text))));
+
 const values = (form) => Object.fromEntries(new FormData(form));
 const go = (path, query = {}) => { location.hash = `${path}${Object.keys(query).length ? `?${new URLSearchParams(query)}` : ""}`; };
 const link = (id) => make("a", { href: `#/client/${encode(id)}` }, id);
@@ -110,7 +113,7 @@ function warnings(now, before) {
   add(now["certificates/expire_in_1_day"] + now["certificates/expire_in_7_days"] > 0, "A certificate expires within seven days. Replace its file: it is read again by itself.");
   add(now["retained messages/bytes_over_limit"] > 0, "More is retained than limits.retained_bytes allows: nothing is added.");
   add(grown("publish/messages/dropped") > 0, `${number(grown("publish/messages/dropped"))} messages were dropped since the last look. See Figures, dropped/…, for the reasons.`);
-  add(grown("slow/subscribers") > 0, "A subscriber reads too slowly. See Clients, state slow.");
+  add(grown("slow/subscribers") > 0, "A subscriber reads too slowly. See Clients, with the state slow.");
   add(grown("refused/connect") > 0, `${number(grown("refused/connect"))} clients were refused since the last look. See Figures, refused/…, and the log.`);
   add(grown("denied/publish") > 0, "Clients publish to topics that the rules forbid. The log names them.");
   return found;
@@ -152,17 +155,16 @@ const state = (client) => (client.connected ? client.state : "away");
 
 async function clients(_, query) {
   const asked = new URLSearchParams({ limit: "100" });
-  for (const name of ["match", "connected", "cursor"]) if (query.get(name)) asked.set(name, query.get(name));
+  for (const name of ["match", "connected", "state", "protocol", "cursor"]) if (query.get(name)) asked.set(name, query.get(name));
   const found = await call(`/api/v1/clients?${asked}`);
   const form = make("form", { class: "row", onsubmit: (event) => {
     event.preventDefault();
-    const { match, connected } = values(form);
-    go("/clients", { ...(match && { match }), ...(connected && { connected }) });
+    go("/clients", Object.fromEntries(Object.entries(values(form)).filter(([, value]) => value)));
   } },
   field("Identifier, user or address has", { name: "match", value: query.get("match") ?? "", type: "search" }),
-  make("label", {}, "Connection", make("select", { name: "connected" },
-    [["", "all"], ["true", "connected"], ["false", "not connected"]].map(([value, text]) =>
-      make("option", { value, selected: value === (query.get("connected") ?? "") }, text)))),
+  choice("Connection", "connected", query, [["", "all"], ["true", "connected"], ["false", "not connected"]]),
+  choice("State", "state", query, [["", "all"], ["slow", "slow: too little progress"], ["full", "full: no room"], ["open", "open"]]),
+  choice("MQTT", "protocol", query, [["", "all"], ["3.1", "3.1"], ["3.1.1", "3.1.1"], ["5.0", "5.0"]]),
   make("button", {}, "Search"));
   return [make("h1", {}, "Clients"), form,
     table("Connected clients first, then sessions without a connection", [
@@ -174,7 +176,7 @@ async function clients(_, query) {
       ["Session", (client) => (client.lasting ? "lasts" : "ends with the connection")],
       ["Subscriptions", (client) => number(client.subscriptions), "number"],
       ["Waiting", (client) => number((client.waiting_messages ?? 0) + (client.queued_messages ?? 0)), "number"],
-    ], found.clients, query.get("match") ? "No client has this text." : "No client has connected yet. Try: pondhawk sub -t 'pond/#' -v"),
+    ], found.clients, [...query.keys()].length ? "No client is like this." : "No client has connected yet. Try: pondhawk sub -t 'pond/#' -v"),
     more("/clients", query, found.cursor)];
 }
 

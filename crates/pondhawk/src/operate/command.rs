@@ -1,6 +1,6 @@
 //! The subcommands of `pondhawk ctl`, and the requests behind them.
 
-use admin::LOG_LEVELS;
+use admin::{LOG_LEVELS, PROTOCOLS, STATES};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -23,8 +23,14 @@ pub(super) enum CtlCommand {
         #[arg(value_name = "TEXT")]
         text: Option<String>,
         /// Only sessions whose clients are not connected
-        #[arg(long)]
+        #[arg(long, conflicts_with_all = ["state", "protocol"])]
         disconnected: bool,
+        /// Only connected clients in this state: `full` has no room for messages, and `slow` makes too little progress
+        #[arg(long, value_parser = STATES.to_vec())]
+        state: Option<String>,
+        /// Only connected clients with this version of MQTT
+        #[arg(long, value_parser = PROTOCOLS.to_vec())]
+        protocol: Option<String>,
         /// The most clients to list
         #[arg(long, default_value_t = PIECE)]
         limit: usize,
@@ -243,10 +249,17 @@ impl CtlCommand {
     pub(super) fn work(&self) -> Work<'_> {
         match self {
             Self::Status => get("/api/v1/status"),
-            Self::Clients { text, disconnected, limit } => {
-                let only = if *disconnected { "&connected=false" } else { "" };
-                let path =
-                    format!("/api/v1/clients?match={}{only}", encode(text.as_deref().unwrap_or_default()));
+            Self::Clients { text, disconnected, state, protocol, limit } => {
+                let mut path =
+                    format!("/api/v1/clients?match={}", encode(text.as_deref().unwrap_or_default()));
+                if *disconnected {
+                    path.push_str("&connected=false");
+                } else if state.is_some() || protocol.is_some() {
+                    path.push_str("&connected=true");
+                }
+                for (name, word) in [("state", state), ("protocol", protocol)] {
+                    path.extend(word.iter().map(|word| format!("&{name}={word}")));
+                }
                 list(path, "clients", table::CLIENTS, *limit)
             }
             Self::Client { client } => get(&of_client(client)),
