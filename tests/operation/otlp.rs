@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pondhawk_tests::{Broker, Options, Version, until};
 use serde_json::Value;
@@ -42,11 +42,13 @@ impl Collector {
 
     /// The next request to this path with this text in it.
     fn request_with(&self, path: &str, text: &str) -> Value {
+        let begun = Instant::now();
         loop {
             let request = self.request();
             if request["path"] == path && request.to_string().contains(text) {
                 return request;
             }
+            assert!(begun.elapsed() < DEADLINE, "no request to {path} has {text}");
         }
     }
 }
@@ -78,7 +80,7 @@ fn a_collector_gets_metrics_and_the_log() {
     assert_eq!(request["authorization"], "Bearer 0123");
     assert_eq!(request["resource"]["service.name"], "pondhawk");
     let metrics = &request["metrics"];
-    assert_eq!(metrics["pondhawk_build_info{version=0.1.0} 1 gauge"], 1.0);
+    assert_eq!(metrics[concat!("pondhawk_build_info{version=", env!("CARGO_PKG_VERSION"), "} 1 gauge")], 1.0);
     let is_limit =
         metrics["pondhawk_memory_limit_bytes{} By gauge"].as_f64().is_some_and(|bytes| bytes > 1e6);
     assert!(is_limit, "{metrics}");
@@ -98,16 +100,21 @@ fn a_collector_gets_metrics_and_the_log() {
 #[test]
 fn lines_are_sent_again_if_that_helps_and_are_counted_otherwise() {
     let collector = Collector::start(&["503", "400"]);
-    let broker = start(&collector, "metrics = false\n");
+    let broker = start(&collector, "metrics = false\n[admin]\naddress = \"127.0.0.1:0\"\n");
+    let server = crate::admin::Server::of(&broker);
     let first = collector.request();
     let again = collector.request();
     assert_eq!((&first["status"], &again["status"]), (&Value::from(503), &Value::from(400)));
     let lines = |request: &Value| request["lines"].as_array().expect("a list").clone();
     // Further lines may have joined them.
     assert!(lines(&again).starts_with(&lines(&first)), "{first}, then {again}");
-    broker.wait_for_log("the collector of [otlp] does not take what is sent to it: the status is 503");
+    let refused = lines(&again).len();
+    until("they are counted", || {
+        (server.value("/api/v1/counters")["otlp/lines_dropped"] == refused).then_some(())
+    });
+    broker.wait_for_log("the collector of [otlp] does not take what is sent to /v1/logs: the status is 503");
     broker.client(Version::V5, "frog").expect_only_pong();
-    broker.wait_for_log("the collector of [otlp] takes what is sent to it again");
+    broker.wait_for_log("the collector of [otlp] takes what is sent to /v1/logs again");
 }
 
 #[test]
@@ -124,6 +131,6 @@ fn a_collector_that_is_gone_harms_nobody() {
         server.value("/api/v1/counters")["otlp/failed"].as_u64().filter(|failed| *failed > 2)
     });
     broker.client(Version::V3_1_1, "frog").expect_only_pong();
-    assert_eq!(broker.log_lines("does not take what is sent to it").len(), 1);
+    assert_eq!(broker.log_lines("does not take what is sent to /v1/metrics").len(), 1);
     broker.stop();
 }

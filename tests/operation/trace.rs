@@ -131,6 +131,28 @@ fn a_trace_by_topic_has_the_publishers_packet_in_front_of_those_of_its_receivers
     assert_eq!(packets.iter().map(|(client, _, _)| client.as_str()).collect::<Vec<_>>(), ["toad", "frog"]);
 }
 
+/// A client that gets its own messages, one whose messages are denied, and all of them in a trace of all topics.
+#[test]
+fn a_trace_by_topic_says_why_a_message_is_denied_and_begins_each_connection_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let rules = directory.path().join("acl");
+    std::fs::write(&rules, "topic readwrite echo\ntopic read #\n").expect("it is ours");
+    let settings = format!("[admin]\naddress = \"127.0.0.1:0\"\n[auth]\nacl_file = {rules:?}\n");
+    let broker = Broker::start(&Options { shards: 1, settings, ..Options::default() });
+    let server = Server::of(&broker);
+    let mut frog = broker.client(Version::V5, "frog");
+    frog.subscribe("echo");
+    assert_eq!(begin(&server, &json!({ "kind": "topic", "value": "#" })).0, 200);
+    frog.publish("echo", b"1");
+    frog.expect_message("echo", b"1");
+    let mut toad = broker.client(Version::V3_1_1, "toad");
+    toad.publish("pond/x", b"2");
+    let lines = lines_with(&server, "not allowed to publish");
+    let (client, server_said, none) = ("client", "server", "-");
+    assert_eq!(brief(&lines, "frog"), [(none, "followed"), (client, "PUBLISH"), (server_said, "PUBLISH")]);
+    assert_eq!(brief(&lines, "toad"), [(none, "followed"), (client, "PUBLISH"), (none, "not")]);
+}
+
 /// The alias of a topic that does not match may be given to one that does.
 #[test]
 fn a_trace_by_topic_knows_topic_aliases() {
@@ -149,7 +171,7 @@ fn a_trace_by_topic_knows_topic_aliases() {
 }
 
 #[test]
-fn a_trace_says_why_a_client_is_refused_and_why_a_message_is_denied() {
+fn a_trace_of_an_address_says_why_a_client_is_refused() {
     let (broker, server) = start(2);
     let address = json!({ "kind": "address", "value": "127.0.0.0/8" });
     assert_eq!(begin(&server, &address).0, 200);

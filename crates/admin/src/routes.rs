@@ -48,8 +48,6 @@ pub enum Values {
     Words(&'static [&'static str]),
     /// Whole numbers from the first to the second.
     Range(u64, u64),
-    /// Texts of at most this many bytes, which are not empty.
-    Text(usize),
 }
 
 /// The code behind a route.
@@ -123,10 +121,6 @@ impl Parameter {
             Values::Range(least, most) => {
                 schema["minimum"] = json!(least);
                 schema["maximum"] = json!(most);
-            }
-            Values::Text(bytes_max) => {
-                schema["minLength"] = json!(1);
-                schema["maxLength"] = json!(bytes_max);
             }
         }
         schema

@@ -117,6 +117,12 @@ pub struct Known<'a> {
 }
 
 impl Shard {
+    /// Maximum length of a packet of a client, in bytes.
+    #[must_use]
+    pub fn packet_bytes_max(&self) -> usize {
+        usize::try_from(self.settings.packet_bytes_max).unwrap_or(usize::MAX)
+    }
+
     /// Whether a CONNECT of this connection was read, or the connection is gone.
     #[must_use]
     pub fn has_begun(&self, connection: ConnectionId) -> bool {

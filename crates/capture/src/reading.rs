@@ -67,7 +67,7 @@ impl Reading {
                     at += len;
                 }
                 Ok(Decoded::Need { total: Some(total) }) if total > PACKET_BYTES_MAX => {
-                    tell(Told::Unread(format!("a packet of {total} B, which is not read")));
+                    tell(Told::Unread(format!("a packet of {total} B, too long to be shown")));
                     self.skip = total - unread.len();
                     at = self.rest.len();
                 }
@@ -112,7 +112,7 @@ mod tests {
         let (begin, end) = large.split_at(1_000);
         assert_eq!(
             told(&[begin, end, b"\xc0\0"], Some(Version::V5)),
-            ["a packet of 2097157 B, which is not read", "PINGREQ"]
+            ["a packet of 2097157 B, too long to be shown", "PINGREQ"]
         );
     }
 

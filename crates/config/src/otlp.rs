@@ -16,7 +16,7 @@ keys! {
     pub struct Otlp = "[otlp]", applies Restart, given() {
         /// The URL of the collector, such as `http://127.0.0.1:4318`. `/v1/metrics` and `/v1/logs` are added to it.
         url: Option<String> { kind: OrOff<Url<OfService>>, default: None }
-        /// Whether metrics are sent: those that docs/METRICS.md lists, under the same names.
+        /// Whether metrics are sent: those that docs/METRICS.md lists, under the same names, but for those of the admin server.
         metrics: bool { kind: Switch, default: true }
         /// Whether the lines of the log are sent, down to `level` of `[log]`.
         logs: bool { kind: Switch, default: true }
@@ -48,9 +48,16 @@ impl Otlp {
         let others =
             ["metrics", "logs", "interval", "authorization_file", "ca_file", "plain_text", "timeout"];
         table.refuse_without("url", &others);
+        if read.url.as_ref().is_some_and(|url| url.contains('?')) {
+            let problem = Problem::at(table.span_of("url"), "url of [otlp] has a query".to_owned());
+            table.note(
+                problem
+                    .advice("leave `?` and what follows out: /v1/metrics and /v1/logs are added to the URL"),
+            );
+        }
         let is_plain = read.url.as_deref().is_some_and(|url| is_elsewhere_and_plain(url, "http"));
         if is_plain && !read.plain_text && (read.logs || read.authorization_file.is_some()) {
-            let title = "the log would go to another machine without TLS";
+            let title = "the log or the authorization would go to another machine without TLS";
             let problem = Problem::at(table.span_of("url"), title.to_owned());
             table.note(problem.advice("use https://, or say `plain_text = true` in a network of your own"));
         }
@@ -87,6 +94,7 @@ mod tests {
                 "[otlp]\nurl = \"http://otel.example:4318\"\nlogs = false\nauthorization_file = \"/t\"",
                 "without TLS",
             ),
+            ("[otlp]\nurl = \"http://127.0.0.1:4318?x=1\"", "has a query"),
             ("[otlp]\nlogs = false", "has no effect without `url`"),
             ("[otlp]\nurl = \"grpc://otel.example:4317\"", "begins neither"),
         ] {

@@ -5,9 +5,10 @@ use std::borrow::Cow;
 use wire::{Decoded, Limits, Packet, decode};
 
 /// Packet types (section 2.1.2).
+const RESERVED: u8 = 0;
 pub(crate) const CONNECT: u8 = 1;
 pub(crate) const PUBLISH: u8 = 3;
-/// The beginning of a CONNECT packet that shows its version: fixed header, protocol name, level and flags.
+/// The beginning of a packet that cannot be read, which shows why: of a CONNECT fixed header, protocol name, level and flags.
 const VISIBLE_BYTES: usize = 14;
 const LENGTH_BYTES_MAX: usize = 4;
 
@@ -65,21 +66,27 @@ pub(crate) fn is_incomplete(first: &[u8], second: &[u8]) -> bool {
     }
 }
 
-/// The place in `second` of the first packet of a type that begins there, or 0 if it begins in `first`, which begins with a
-/// packet.
-pub(crate) fn find(first: &[u8], second: &[u8], wanted: u8) -> Option<usize> {
+/// The place in `second` of the first byte that the broker refuses, as far as the headers of packets tell, or of a CONNECT. It is
+/// 0 if that is in `first`, which begins with a packet. Nobody knows what is behind it.
+pub(crate) fn first_refused(first: &[u8], second: &[u8], packet_bytes_max: usize) -> Option<usize> {
+    let there = first.len() + second.len();
     let mut at = 0;
-    loop {
+    while at < there {
         let (one, two) = (first.get(at..).unwrap_or_default(), &second[at.saturating_sub(first.len())..]);
-        if kind(one, two) == wanted {
-            return Some(at.saturating_sub(first.len()));
+        let refused = Some(at.saturating_sub(first.len()));
+        if matches!(kind(one, two), RESERVED | CONNECT) {
+            return refused;
         }
-        let (header_bytes, remaining) = header(one, two)?;
-        at += header_bytes + remaining;
-        if at >= first.len() + second.len() {
-            return None;
+        match header(one, two) {
+            Some((header_bytes, remaining)) if header_bytes + remaining <= packet_bytes_max => {
+                at += header_bytes + remaining;
+            }
+            // The header goes on in the next read.
+            None if there - at <= LENGTH_BYTES_MAX => return None,
+            Some(_) | None => return refused,
         }
     }
+    None
 }
 
 /// The topic name of a PUBLISH packet (section 3.3.2.1). `None` if it is incomplete or no text.
@@ -119,7 +126,7 @@ pub(crate) fn without_payload(first: &[u8], second: &[u8]) -> Option<Vec<u8>> {
     Some(packet)
 }
 
-/// Replaces the password in a CONNECT packet at the beginning by asterisks, or nearly all of a packet that cannot be read.
+/// Replaces the password in a CONNECT packet at the beginning by asterisks, or nearly all if it cannot be read or is none.
 /// Returns the length of the packet, or of all bytes if these are none.
 pub(crate) fn mask_connect(bytes: &mut [u8]) -> usize {
     let (len, visible) = match decode(bytes, None, &Limits::default()) {
@@ -127,8 +134,7 @@ pub(crate) fn mask_connect(bytes: &mut [u8]) -> usize {
             // The password is the last field (section 3.1.3).
             (len, len - connect.password().map_or(0, |password| password.as_bytes().len()))
         }
-        _ if kind(bytes, &[]) == CONNECT => (bytes.len(), bytes.len().min(VISIBLE_BYTES)),
-        _ => (bytes.len(), bytes.len()),
+        _ => (bytes.len(), bytes.len().min(VISIBLE_BYTES)),
     };
     bytes[visible..len].fill(b'*');
     len
@@ -170,12 +176,28 @@ mod tests {
 
     #[test]
     fn a_further_connect_is_found_and_a_payload_is_none() {
+        let refused = |first, second| first_refused(first, second, 1_000);
         let packets = b"\xc0\0\x30\x05\0\x01t\x10\x00\x10\x00";
         for (first, second) in cuts(packets) {
-            assert_eq!(find(first, second, CONNECT), Some(9_usize.saturating_sub(first.len())));
+            assert_eq!(refused(first, second), Some(9_usize.saturating_sub(first.len())));
         }
-        assert_eq!(find(b"\x30\x80", b"\x01\0\x01t\x10\x10", CONNECT), None);
-        assert_eq!(find(b"", b"", CONNECT), None);
+        assert_eq!(refused(b"\x30\x80", b"\x01\0\x01t\x10\x10"), None, "it is in the payload");
+        assert_eq!(
+            (refused(b"", b""), refused(b"\xc0", b""), refused(b"\x30", b"\x80\x80")),
+            (None, None, None)
+        );
+    }
+
+    /// A CONNECT may stand behind them, and nobody reads that far.
+    #[test]
+    fn bytes_behind_a_packet_that_the_broker_refuses_are_found() {
+        for wrong in [&b"\r\n\x10"[..], b"\0\x10", b"\x30\xff\xff\xff\xff\x10", b"\x30\xff\xff\xff\x7f\x10"] {
+            let packets = [b"\xc0\0", wrong].concat();
+            for (first, second) in cuts(&packets) {
+                let found = first_refused(first, second, 1_000);
+                assert_eq!(found, Some(2_usize.saturating_sub(first.len())), "{packets:?}");
+            }
+        }
     }
 
     #[test]
@@ -190,7 +212,7 @@ mod tests {
         let len = odd.len();
         assert_eq!(mask_connect(&mut odd), len);
         assert!(odd[14..].iter().all(|byte| *byte == b'*'));
-        let mut http = b"GET / HTTP/1.1".to_vec();
-        assert_eq!((mask_connect(&mut http), &http[..3]), (14, &b"GET"[..]));
+        let mut http = b"GET / HTTP/1.1\r\n".to_vec();
+        assert_eq!((mask_connect(&mut http), http.as_slice()), (16, &b"GET / HTTP/1.1**"[..]));
     }
 }

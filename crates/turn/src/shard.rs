@@ -457,10 +457,10 @@ impl<H: Host> ShardLoop<H> {
 
 /// Hands bytes to the brain. Returns how many it is done with.
 fn hand_over<H: Host>(brain: &mut Shard, io: &mut Io<H>, id: ConnectionId, bytes: &[u8], now: Now) -> usize {
-    let publisher = if io.tracer.is_some() { io.trace_publisher(id, brain) } else { None };
+    let is_seen = io.tracer.is_some() && io.trace_publisher(id, brain);
     let consumed = brain.received(id, bytes, now, io);
-    if let Some(publisher) = publisher {
-        io.trace_published(&publisher, &bytes[..consumed]);
+    if is_seen {
+        io.trace_published(&bytes[..consumed]);
     }
     consumed
 }

@@ -15,7 +15,7 @@ use wire::{Decoded, Limits, Packet, PublishTopic, Role, TopicAlias, Version, dec
 use crate::connection::{Connection, Connections};
 use crate::host::{Host, Peer, Received, Stream};
 use crate::io::Io;
-use crate::packets::{self, CONNECT, PUBLISH};
+use crate::packets::{self, PUBLISH};
 use crate::trace::{Trace, TraceEvent, TraceRecord, TraceSubject};
 
 /// Connections that a turn looks at when a trace begins.
@@ -24,6 +24,8 @@ const LOOKED_AT_PER_TURN: u32 = 1_024;
 const ALIASES_MAX: usize = 65_536;
 /// Maximum length of a decision in characters: it contains texts of clients.
 const DECISION_CHARS_MAX: usize = 1_024;
+/// Room for the name of a client. The rest of a longer one is cut.
+const NAME_BYTES_MAX: usize = 256;
 
 /// A trace on one shard.
 pub(crate) struct Tracer {
@@ -40,8 +42,8 @@ pub(crate) struct Tracer {
     let_in: Vec<ConnectionId>,
     /// Connections whose clients are to be named at the end of the turn.
     unnamed: Vec<ConnectionId>,
-    /// Records of messages to receivers, which wait for the record of the publisher's packet.
-    held: Option<Vec<TraceRecord>>,
+    /// The client whose packets are being handed to the brain, in a trace by topic.
+    publisher: Option<Publisher>,
     aliases: Aliases,
 }
 
@@ -64,7 +66,7 @@ impl Tracer {
             queued_before: HashMap::new(),
             let_in: Vec::new(),
             unnamed: Vec::new(),
-            held: None,
+            publisher: None,
             aliases: Aliases::default(),
         }
     }
@@ -115,7 +117,7 @@ impl Tracer {
     fn begin<S>(&mut self, id: ConnectionId, connection: &mut Connection<S>, is_from_start: bool) {
         connection.traced = self.trace.number();
         if is_from_start {
-            return self.send_begun(id, connection, true);
+            return self.send_begun(id, connection, true, None);
         }
         self.silent.insert(id);
         if connection.waiting_bytes() > 0 && self.whom().is_some() {
@@ -123,16 +125,27 @@ impl Tracer {
         }
     }
 
-    fn send_begun<S>(&mut self, id: ConnectionId, connection: &Connection<S>, is_from_start: bool) {
+    /// Sends the first record of a connection. Its client is named at the end of the turn unless its name is given.
+    fn send_begun<S>(
+        &mut self,
+        id: ConnectionId,
+        connection: &Connection<S>,
+        is_from_start: bool,
+        name: Option<&str>,
+    ) {
         let Connection { peer, listener, version, .. } = *connection;
         self.send(id, TraceEvent::Begun { peer, listener, version, is_from_start });
-        self.unnamed.push(id);
+        if let Some(name) = name {
+            self.send(id, TraceEvent::Named(name.into()));
+        } else if self.trace.reserve(NAME_BYTES_MAX) {
+            self.unnamed.push(id);
+        }
     }
 
-    /// Sends the first record of a connection in front of another one.
-    fn break_silence<S>(&mut self, id: ConnectionId, connection: &Connection<S>) {
+    /// Sends the first record of a connection in front of another one, if there was none.
+    fn break_silence<S>(&mut self, id: ConnectionId, connection: &Connection<S>, name: Option<&str>) {
         if !self.silent.is_empty() && self.silent.remove(&id) {
-            self.send_begun(id, connection, false);
+            self.send_begun(id, connection, false, name);
         }
     }
 
@@ -140,7 +153,7 @@ impl Tracer {
         if bytes.is_empty() || self.trace.is_over() {
             return;
         }
-        self.break_silence(id, connection);
+        self.break_silence(id, connection, None);
         self.trace.send_bytes(self.unix_ms, self.shard, id, (sender, bytes));
     }
 
@@ -191,15 +204,23 @@ impl Tracer {
             }
             (TraceSubject::Topic(_), _) => return,
         };
+        let decision: String = text.chars().take(DECISION_CHARS_MAX).collect();
+        if self.filter().is_some() {
+            if is_meant {
+                // The packet that it is about is recorded first.
+                self.begin_held(id, connection);
+                if self.trace.reserve(decision.len()) {
+                    self.push(id, TraceEvent::Decision(decision));
+                }
+            }
+            return;
+        }
         if is_meant && !self.follows(connection) {
             self.begin(id, connection, false);
         }
         if self.follows(connection) {
-            if self.silent.contains(&id) {
-                self.break_silence(id, connection);
-                self.send(id, TraceEvent::Named(client_id.into()));
-            }
-            self.send(id, TraceEvent::Decision(text.chars().take(DECISION_CHARS_MAX).collect()));
+            self.break_silence(id, connection, Some(client_id));
+            self.send(id, TraceEvent::Decision(decision));
         }
     }
 
@@ -207,26 +228,37 @@ impl Tracer {
     fn look<S>(&mut self, connections: &mut Connections<S>, brain: &Shard) {
         for id in std::mem::take(&mut self.let_in) {
             if let Some(connection) = connections.get_mut(id) {
-                self.begin_if_meant(id, connection, brain);
+                self.begin_if_meant(id, connection, brain, true);
             }
         }
         let Some(next) = self.next else { return };
         let until = next.saturating_add(LOOKED_AT_PER_TURN).min(connections.places());
         for slot in next..until {
             if let Some((id, connection)) = connections.at_mut(slot) {
-                self.begin_if_meant(id, connection, brain);
+                self.begin_if_meant(id, connection, brain, false);
             }
         }
         self.next = (until < connections.places()).then_some(until);
     }
 
-    fn begin_if_meant<S>(&mut self, id: ConnectionId, connection: &mut Connection<S>, brain: &Shard) {
+    fn begin_if_meant<S>(
+        &mut self,
+        id: ConnectionId,
+        connection: &mut Connection<S>,
+        brain: &Shard,
+        is_new: bool,
+    ) {
         let (Some(whom), Some(known)) = (self.whom(), brain.known(id)) else { return };
         let suspect = suspect(known.client_id, known.principal.user.as_deref(), connection.peer);
         if whom.matches(&suspect) && !self.follows(connection) {
+            // CONNACK waits for a client that was just let in, and is the first packet that is recorded.
             self.begin(id, connection, false);
+            if is_new {
+                self.queued_before.remove(&id);
+                self.break_silence(id, connection, Some(known.client_id));
+            }
             let unparsed = std::mem::take(&mut connection.unparsed);
-            self.send_read(id, connection, (&[], &unparsed));
+            self.send_read(id, connection, (&[], &unparsed), brain.packet_bytes_max());
             connection.unparsed = unparsed;
         }
     }
@@ -234,9 +266,15 @@ impl Tracer {
     /// Bytes were read, behind those that the connection has kept.
     fn read<S>(&mut self, id: ConnectionId, connection: &mut Connection<S>, bytes: &[u8], brain: &Shard) {
         let Some(whom) = self.whom().filter(|_| !self.trace.is_over()) else { return };
+        let packet_bytes_max = brain.packet_bytes_max();
         if self.follows(connection) {
+            if self.silent.contains(&id)
+                && let Some(known) = brain.known(id)
+            {
+                self.break_silence(id, connection, Some(known.client_id));
+            }
             let unparsed = std::mem::take(&mut connection.unparsed);
-            self.send_read(id, connection, (&unparsed, bytes));
+            self.send_read(id, connection, (&unparsed, bytes), packet_bytes_max);
             connection.unparsed = unparsed;
             return;
         }
@@ -256,49 +294,69 @@ impl Tracer {
             let rest = packets::mask_connect(&mut first);
             self.begin(id, connection, true);
             self.send_bytes(id, connection, Role::Client, &first[..rest]);
-            self.send_read(id, connection, (&[], &first[rest..]));
+            self.send_read(id, connection, (&[], &first[rest..]), packet_bytes_max);
         }
     }
 
-    /// Sends bytes that were read behind those that were kept, up to a further CONNECT. The broker ends such a connection, and
-    /// nobody is to read the password.
-    fn send_read<S>(&mut self, id: ConnectionId, connection: &Connection<S>, (kept, bytes): (&[u8], &[u8])) {
-        let end = packets::find(kept, bytes, CONNECT);
-        self.send_bytes(id, connection, Role::Client, &bytes[..end.unwrap_or(bytes.len())]);
-        if end.is_some() {
-            self.send(id, TraceEvent::Decision("a further CONNECT, which is not recorded".to_owned()));
+    /// Sends bytes that were read behind those that were kept, up to a packet that the broker refuses, such as a further CONNECT.
+    /// Nobody is to read a password in it or behind it.
+    fn send_read<S>(
+        &mut self,
+        id: ConnectionId,
+        connection: &Connection<S>,
+        (kept, bytes): (&[u8], &[u8]),
+        packet_bytes_max: usize,
+    ) {
+        if packets::first_refused(&[], kept, packet_bytes_max).is_some() {
+            // The line about it is there already.
+            return;
+        }
+        let end = packets::first_refused(kept, bytes, packet_bytes_max);
+        let recorded = end.unwrap_or(bytes.len());
+        self.send_bytes(id, connection, Role::Client, &bytes[..recorded]);
+        if recorded < bytes.len() {
+            let text =
+                format!("{} B, which are not recorded: no packet that may come here", bytes.len() - recorded);
+            self.send(id, TraceEvent::Decision(text));
         }
     }
 
-    /// Records the messages of the topic among the packets that a client has sent, and then those that were held back.
+    /// Records the messages of the topic among the packets that a client has sent, and then the records that were held back.
     ///
-    /// Packets behind one that ends the connection are not told apart, unless that is a DISCONNECT or cannot be decoded.
-    fn send_published(&mut self, from: &Publisher, packets: &[u8]) {
-        let held = self.held.take().unwrap_or_default();
+    /// Packets behind one that ends the connection are not told apart, unless that is a DISCONNECT or cannot be decoded. Returns
+    /// the connection if it is followed.
+    fn send_published(&mut self, packets: &[u8]) -> Option<ConnectionId> {
+        let mut publisher = self.publisher.take()?;
+        if publisher.needs_begin {
+            self.begin_publisher(&mut publisher);
+        }
         let mut rest = packets;
-        while let Ok(Decoded::Packet { packet, len }) = decode(rest, from.version, &Limits::default()) {
+        while let Ok(Decoded::Packet { packet, len }) = decode(rest, publisher.version, &Limits::default()) {
             if matches!(packet, Packet::Disconnect(_)) {
                 break;
             }
             let (whole, behind) = rest.split_at(len);
             if let Packet::Publish(publish) = &packet
-                && self.is_meant(from.id, Role::Client, &publish.topic)
+                && self.is_meant(publisher.id, Role::Client, &publish.topic)
             {
-                self.begin_publisher(from);
-                self.trace.send_bytes(self.unix_ms, self.shard, from.id, (Role::Client, whole));
+                self.begin_publisher(&mut publisher);
+                self.trace.send_bytes(self.unix_ms, self.shard, publisher.id, (Role::Client, whole));
             }
             rest = behind;
         }
-        held.into_iter().for_each(|record| self.trace.send_reserved(record));
+        publisher.held.into_iter().for_each(|record| self.trace.send_reserved(record));
+        publisher.is_followed.then_some(publisher.id)
     }
 
-    fn begin_publisher(&mut self, from: &Publisher) {
-        if from.is_followed.replace(true) {
+    /// Names a publisher in front of its first record: it may be gone behind its packets.
+    fn begin_publisher(&mut self, publisher: &mut Publisher) {
+        if std::mem::replace(&mut publisher.is_followed, true) {
             return;
         }
-        let (peer, listener, version) = (from.peer, from.listener, from.version);
-        self.send(from.id, TraceEvent::Begun { peer, listener, version, is_from_start: false });
-        self.send(from.id, TraceEvent::Named(from.client_id.clone()));
+        let Publisher { id, peer, listener, version, client_id, .. } = &*publisher;
+        let (peer, listener, version) = (*peer, *listener, *version);
+        self.send(*id, TraceEvent::Begun { peer, listener, version, is_from_start: false });
+        self.send(*id, TraceEvent::Named(client_id.clone()));
     }
 
     /// A PUBLISH packet, in two parts, or several in the first one, is queued for a receiver.
@@ -346,31 +404,43 @@ impl Tracer {
     }
 
     fn hold<S>(&mut self, id: ConnectionId, connection: &mut Connection<S>, (head, shared): (&[u8], &[u8])) {
-        if !self.follows(connection) && self.trace.reserve(0) {
-            connection.traced = self.trace.number();
-            let Connection { peer, listener, version, .. } = *connection;
-            self.push(id, TraceEvent::Begun { peer, listener, version, is_from_start: false });
-            self.unnamed.push(id);
-        }
+        self.begin_held(id, connection);
         // Reserved before the copy is made: there may be a thousand receivers of a megabyte.
         if self.trace.reserve(head.len() + shared.len()) {
             self.push(id, TraceEvent::Bytes(Role::Server, [head, shared].concat().into()));
         }
     }
 
+    /// Begins to follow a connection whose records are held back, with room for its name.
+    fn begin_held<S>(&mut self, id: ConnectionId, connection: &mut Connection<S>) {
+        if self.follows(connection) {
+            return;
+        }
+        if let Some(publisher) = self.publisher.as_mut().filter(|publisher| publisher.id == id) {
+            publisher.needs_begin = true;
+        } else if self.trace.reserve(0) && self.trace.reserve(NAME_BYTES_MAX) {
+            connection.traced = self.trace.number();
+            let Connection { peer, listener, version, .. } = *connection;
+            self.push(id, TraceEvent::Begun { peer, listener, version, is_from_start: false });
+            self.unnamed.push(id);
+        }
+    }
+
     /// Sends a record that has its part of the limit, or holds it back.
     fn push(&mut self, connection: ConnectionId, event: TraceEvent) {
         let record = TraceRecord { unix_ms: self.unix_ms, shard: self.shard, connection, event };
-        match &mut self.held {
-            Some(held) => held.push(record),
+        match &mut self.publisher {
+            Some(publisher) => publisher.held.push(record),
             None => self.trace.send_reserved(record),
         }
     }
 
+    /// Names clients whose records were begun in this turn. There is room for the names, also if there is no more for records.
     fn name_clients(&mut self, brain: &Shard) {
         for id in std::mem::take(&mut self.unnamed) {
             if let Some(known) = brain.known(id) {
-                self.send(id, TraceEvent::Named(known.client_id.into()));
+                let end = known.client_id.floor_char_boundary(NAME_BYTES_MAX);
+                self.push(id, TraceEvent::Named(known.client_id[..end].into()));
             }
         }
     }
@@ -413,13 +483,17 @@ impl Aliases {
 }
 
 /// A client whose packets are handed to the brain. It may be gone behind them.
-pub(crate) struct Publisher {
+struct Publisher {
     id: ConnectionId,
     peer: Peer,
     listener: u16,
     version: Option<Version>,
     client_id: Box<str>,
-    is_followed: std::cell::Cell<bool>,
+    is_followed: bool,
+    /// Records are held back that are about itself, and are its first ones.
+    needs_begin: bool,
+    /// Records that wait for those of its packets, with their parts of the limit.
+    held: Vec<TraceRecord>,
 }
 
 fn suspect<'a>(client_id: &'a str, user: Option<&'a str>, peer: Peer) -> Suspect<'a> {
@@ -485,27 +559,33 @@ impl<H: Host> Io<H> {
         }
     }
 
-    /// Bytes are handed to the brain next. Returns the client, if there is a trace by topic.
-    pub(crate) fn trace_publisher(&mut self, id: ConnectionId, brain: &Shard) -> Option<Publisher> {
-        let tracer = self.tracer.as_mut().filter(|tracer| tracer.filter().is_some())?;
-        let (connection, known) = (self.connections.get(id)?, brain.known(id)?);
-        tracer.held = Some(Vec::new());
-        Some(Publisher {
+    /// Bytes of a client are handed to the brain next. Returns whether a trace by topic wants to see those that it is done with.
+    pub(crate) fn trace_publisher(&mut self, id: ConnectionId, brain: &Shard) -> bool {
+        let Some(tracer) = self.tracer.as_mut().filter(|tracer| tracer.filter().is_some()) else {
+            return false;
+        };
+        let (Some(connection), Some(known)) = (self.connections.get(id), brain.known(id)) else {
+            return false;
+        };
+        let Connection { peer, listener, version, .. } = *connection;
+        tracer.publisher = Some(Publisher {
             id,
-            peer: connection.peer,
-            listener: connection.listener,
-            version: connection.version,
+            peer,
+            listener,
+            version,
             client_id: known.client_id.into(),
-            is_followed: tracer.follows(connection).into(),
-        })
+            is_followed: tracer.follows(connection),
+            needs_begin: false,
+            held: Vec::new(),
+        });
+        true
     }
 
-    /// The brain is done with these whole packets of a client.
-    pub(crate) fn trace_published(&mut self, from: &Publisher, packets: &[u8]) {
+    /// The brain is done with these whole packets of the client.
+    pub(crate) fn trace_published(&mut self, packets: &[u8]) {
         let Some(tracer) = &mut self.tracer else { return };
-        tracer.send_published(from, packets);
-        if from.is_followed.get()
-            && let Some(connection) = self.connections.get_mut(from.id)
+        if let Some(id) = tracer.send_published(packets)
+            && let Some(connection) = self.connections.get_mut(id)
         {
             connection.traced = tracer.number();
         }

@@ -8,6 +8,7 @@ use auth::Whom;
 use hyper::StatusCode;
 use net::{Operator, RECORD_BYTES, Trace, TraceEvent, TraceRecord, TraceSubject};
 use serde_json::{Value, json};
+use tokio::task::AbortHandle;
 use topic::TopicFilter;
 use wire::Role;
 
@@ -25,9 +26,9 @@ pub(crate) const SECONDS_MAX: u64 = 3_600;
 const BYTES: u64 = 4 << 20;
 /// Maximum size that a request may ask for.
 pub(crate) const BYTES_MAX: u64 = 16 << 20;
-/// The same at least: a few records.
+/// Minimum size that a request may ask for: that of a few records.
 pub(crate) const BYTES_MIN: u64 = 4 << 10;
-/// An ended trace is kept so long for its readers.
+/// Time for which a trace is kept after its own time.
 const KEPT: Duration = Duration::from_mins(10);
 /// Maximum number of bytes of records that one request takes in.
 const BYTES_PER_REQUEST: usize = 256 << 10;
@@ -46,6 +47,16 @@ struct Current {
     book: Book,
     /// Records wait in the channel that the last request has not taken in.
     has_more: bool,
+    /// All shards were told that it has ended.
+    is_ended: bool,
+    /// Ends and forgets the trace in time.
+    timer: Option<AbortHandle>,
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        self.timer.iter().for_each(AbortHandle::abort);
+    }
 }
 
 impl Traces {
@@ -64,12 +75,20 @@ impl Traces {
 impl Current {
     fn begin(operator: &Operator, subject: TraceSubject, bytes_max: usize, until: Instant) -> Self {
         let (trace, records) = operator.begin_trace(subject, bytes_max);
-        Self { trace, records, until, book: Book::new(bytes_max), has_more: false }
+        Self {
+            trace,
+            records,
+            until,
+            book: Book::new(bytes_max),
+            has_more: false,
+            is_ended: false,
+            timer: None,
+        }
     }
 
     /// Takes in records that have come, as many as a request may. Shards that sleep do not know yet that a trace is full.
     fn take_in(&mut self, operator: &Operator, in_force: &InForce) {
-        if self.trace.is_full() {
+        if self.trace.is_full() && !std::mem::replace(&mut self.is_ended, true) {
             operator.end_trace(&self.trace);
         }
         let mut bytes = 0;
@@ -124,9 +143,12 @@ impl Wanted {
         let body = Body::parse(body)?;
         let (kind, value) = (body.needed("kind")?, body.needed("value")?);
         let subject = if kind == "topic" {
-            TraceSubject::Topic(
-                TopicFilter::new(value).map_err(|error| Failure::bad(error.to_string()))?.into(),
-            )
+            let filter = TopicFilter::new(value).map_err(|error| Failure::bad(error.to_string()))?;
+            if filter.shared().is_some() {
+                let text = "a group has no messages of its own: leave $share/ and the name of the group out";
+                return Err(Failure::bad(text));
+            }
+            TraceSubject::Topic(filter.into())
         } else {
             let known = ["client_id", "user", "address"];
             if !known.contains(&kind) {
@@ -165,9 +187,10 @@ pub(crate) fn begin(asked: &Asked, shared: &Arc<Shared>) -> Result<Answer, Failu
         let text = "a trace of this size would take memory from clients: ask for fewer bytes";
         return Err(Failure::unavailable(text));
     }
-    let begun = Current::begin(&shared.operator, subject, bytes, Instant::now() + duration);
+    let mut begun = Current::begin(&shared.operator, subject, bytes, Instant::now() + duration);
     let answer = Answer::json(&begun.describe());
-    tokio::spawn(end_in_time(Arc::clone(shared), Arc::downgrade(&begun.trace), duration));
+    let timer = end_in_time(Arc::clone(shared), Arc::downgrade(&begun.trace), duration);
+    begun.timer = Some(tokio::spawn(timer).abort_handle());
     *current = Some(begun);
     Ok(answer)
 }
@@ -211,8 +234,8 @@ pub(crate) fn show(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
     };
     let mut current = shared.traces.lock();
     let current = chosen(&mut current, asked)?;
-    // Asked first: what was sent until then is taken in below.
-    let was_over = current.trace.is_over();
+    // Asked first: records of shards that still have the trace are taken in below, or later.
+    let was_over = current.trace.is_over() && Arc::strong_count(&current.trace) == 1;
     current.take_in(&shared.operator, &shared.control.in_force());
     let lines = current.book.lines().get(after..).unwrap_or_default();
     let mut bytes = 0;
@@ -282,6 +305,7 @@ mod tests {
         for (wrong, named) in [
             (json!({}), "kind is missing"),
             (json!({ "kind": "topic", "value": "a/#/b" }), "#"),
+            (json!({ "kind": "topic", "value": "$share/g/a" }), "a group has no messages"),
             (json!({ "kind": "client", "value": "a" }), "client is none of"),
             (json!({ "kind": "address", "value": "pond" }), "pond is neither"),
             (json!({ "kind": "user", "value": "a", "seconds": 0 }), "from 1 to 3600"),

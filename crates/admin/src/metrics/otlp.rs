@@ -10,7 +10,7 @@ const CUMULATIVE: u8 = 2;
 /// The times of a set of metrics, in nanoseconds since 1970.
 #[derive(Debug, Clone, Copy)]
 pub struct Times {
-    /// The start of the broker, where all counters are 0.
+    /// The start of the broker: counters began at 0 then, or shortly before.
     pub started: u128,
     /// The time of the figures.
     pub now: u128,

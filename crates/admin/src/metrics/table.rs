@@ -77,7 +77,7 @@ pub const METRICS: &[Metric] = &[
         Counter,
         (Items, "outcome"),
         each! { "done" => "otlp/done", "failed" => "otlp/failed" },
-        "Requests to the collector of [otlp]. One that has failed is made again later, with newer metrics.",
+        "Requests to the collector of [otlp]. Metrics of one that has failed are in the next one, and lines are sent again if that may help.",
     ),
     one(
         "otlp_lines_dropped_total",
@@ -480,7 +480,7 @@ pub const METRICS: &[Metric] = &[
             "journal" => "memory/journal",
             "traces" => "memory/traces",
         },
-        "Memory that clients make the broker hold, by purpose.",
+        "Memory on the account, by purpose: what clients make the broker hold, and traces of operators.",
     ),
     one(
         "records_refused_total",

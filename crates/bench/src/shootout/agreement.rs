@@ -70,10 +70,15 @@ impl Agreement {
         }
     }
 
+    /// Number of all comparisons.
+    pub(super) fn count(&self) -> usize {
+        self.same + self.contradictions.len() + self.decided_once + self.undecided
+    }
+
     /// The result in words, a line each.
     pub(super) fn in_words(&self) -> String {
         let Self { same, contradictions, decided_once, undecided } = self;
-        let all = same + contradictions.len() + decided_once + undecided;
+        let all = self.count();
         let mut text = format!(
             "{all} comparisons of two servers are in both runs.\n\
              Both runs decide {} of them: {same} in the same way, {} in different ways.\n\
@@ -103,6 +108,8 @@ mod tests {
     fn a_run_agrees_with_itself_and_not_with_one_in_which_servers_change_places() {
         let run = results();
         let same = Agreement::of(&run, &run);
+        let nothing = Results { workloads: Vec::new(), ..results() };
+        assert_eq!(Agreement::of(&run, &nothing).count(), 0);
         assert!(same.same > 0 && same.contradictions.is_empty() && same.decided_once == 0, "{same:?}");
         let mut changed = results();
         let names: Vec<String> = changed.present().map(|server| server.name.clone()).collect();

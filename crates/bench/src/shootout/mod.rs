@@ -75,7 +75,7 @@ pub(crate) fn run(args: &ShootoutArgs) -> Result<ExitCode> {
     if let [first, second] = args.compare.as_slice() {
         let agreement = Agreement::of(&read(first)?, &read(second)?);
         print!("{}", agreement.in_words());
-        let is_agreed = agreement.contradictions.is_empty();
+        let is_agreed = agreement.contradictions.is_empty() && agreement.count() > 0;
         return Ok(if is_agreed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     let description = Description::read(args.file.as_deref(), args.quick)?;

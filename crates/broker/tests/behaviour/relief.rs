@@ -464,7 +464,7 @@ fn a_route_with_many_subscribers_is_kept_for_the_next_message_unless_memory_is_s
     let lonely = world.connect(0, Version::V3_1_1, "lonely");
     world.subscribe(lonely, "narrow");
     let publisher = world.connect(0, Version::V3_1_1, "frog");
-    let mut routes_after = |world: &mut World, topic: &str| {
+    let routes_after = |world: &mut World, topic: &str| {
         world.publish(publisher, topic, "croak");
         world.budget.held_bytes(Purpose::Routes)
     };

@@ -103,13 +103,26 @@ impl Followed<'_> {
     }
 
     fn follow(&self, capture: Option<&Path>, is_json: bool, is_interrupted: &AtomicBool) -> io::Result<()> {
-        let file = capture.map(|path| Ok::<_, io::Error>((path, create(path)?))).transpose()?;
-        let file_bytes = self.print_lines(is_json, is_interrupted)?;
-        file.map_or(Ok(()), |(path, file)| self.save(path, file, file_bytes))
+        let begin = |path| Ok::<_, io::Error>(Saved { path, file: create(path)?, bytes: 0 });
+        let mut saved = capture.map(begin).transpose()?;
+        let printed = self.print_lines(is_json, is_interrupted, &mut saved);
+        if let Some(Saved { path, bytes, .. }) = saved {
+            eprintln!("{bytes} bytes are in {}", wire::Shown(path.display()));
+        }
+        match printed {
+            // Nobody reads the lines any more, as behind `| head`.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            printed => printed,
+        }
     }
 
-    /// Prints lines until the trace ends. Returns the size of its file.
-    fn print_lines(&self, is_json: bool, is_interrupted: &AtomicBool) -> io::Result<usize> {
+    /// Prints lines, and adds to the file, until the trace ends.
+    fn print_lines(
+        &self,
+        is_json: bool,
+        is_interrupted: &AtomicBool,
+        saved: &mut Option<Saved<'_>>,
+    ) -> io::Result<()> {
         let mut cursor = "0".to_owned();
         loop {
             let was_interrupted = is_interrupted.load(Ordering::Relaxed);
@@ -120,10 +133,13 @@ impl Followed<'_> {
             }
             io::stdout().flush()?;
             cursor = piece["cursor"].as_str().unwrap_or_default().to_owned();
-            if piece["is_complete"] == true || was_interrupted {
-                tell_end(&piece, was_interrupted);
+            if let Some(saved) = saved {
                 let bytes = piece["capture_bytes"].as_u64().unwrap_or_default();
-                return Ok(usize::try_from(bytes).unwrap_or(usize::MAX));
+                self.save(saved, usize::try_from(bytes).unwrap_or(usize::MAX))?;
+            }
+            if piece["is_complete"] == true || (was_interrupted && piece["has_more"] != true) {
+                tell_end(&piece, was_interrupted);
+                return Ok(());
             }
             if piece["has_more"] != true && !is_interrupted.load(Ordering::Relaxed) {
                 thread::sleep(PAUSE);
@@ -131,22 +147,27 @@ impl Followed<'_> {
         }
     }
 
-    /// Writes the pcap file, up to this many bytes.
-    fn save(&self, path: &Path, mut file: File, file_bytes: usize) -> io::Result<()> {
-        let mut bytes = 0;
-        while bytes < file_bytes {
-            let piece =
-                self.server.fetch("GET", &self.path("/capture", &format!("&cursor={bytes}")), None)?;
+    /// Adds to the pcap file, up to this size.
+    fn save(&self, saved: &mut Saved<'_>, file_bytes: usize) -> io::Result<()> {
+        while saved.bytes < file_bytes {
+            let path = self.path("/capture", &format!("&cursor={}", saved.bytes));
+            let piece = self.server.fetch("GET", &path, None)?;
             if piece.is_empty() {
                 break;
             }
-            let piece = &piece[..piece.len().min(file_bytes - bytes)];
-            bytes += piece.len();
-            file.write_all(piece).map_err(|error| of_file(path, &error))?;
+            let piece = &piece[..piece.len().min(file_bytes - saved.bytes)];
+            saved.file.write_all(piece).map_err(|error| of_file(saved.path, &error))?;
+            saved.bytes += piece.len();
         }
-        eprintln!("{bytes} bytes are in {}", wire::Shown(path.display()));
         Ok(())
     }
+}
+
+/// The pcap file so far.
+struct Saved<'a> {
+    path: &'a Path,
+    file: File,
+    bytes: usize,
 }
 
 /// Says why no more lines come.

@@ -16,6 +16,9 @@ use super::Counts;
 /// Maximum number of lines that wait. Further ones are dropped and counted.
 const WAITING_MAX: usize = 4_096;
 
+/// Maximum length of a text in a line, in characters. Clients choose some of them; the rest of a longer one is left out.
+const TEXT_CHARS_MAX: usize = 1_024;
+
 /// The log, as it writes lines for the collector. No thread of the broker waits here.
 pub(crate) struct Lines {
     lines: SyncSender<Line>,
@@ -51,11 +54,12 @@ impl<S: Subscriber> Layer<S> for Lines {
 
 impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.add(field, json!({ "stringValue": format!("{value:?}") }));
+        self.record_str(field, &format!("{value:?}"));
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.add(field, json!({ "stringValue": value }));
+        let end = value.char_indices().nth(TEXT_CHARS_MAX).map_or(value.len(), |(end, _)| end);
+        self.add(field, json!({ "stringValue": &value[..end] }));
     }
 
     fn record_u64(&mut self, field: &Field, value: u64) {
@@ -115,6 +119,7 @@ mod tests {
         let subscriber = tracing_subscriber::registry().with(lines);
         tracing::subscriber::with_default(subscriber, || {
             tracing::warn!(client_id = %"frog", messages = 3_u64, audit = true, "a full queue");
+            tracing::info!(topic = "ä".repeat(5_000), "a long topic");
         });
         let record = waiting.try_recv().expect("a line").describe();
         assert_eq!((&record["severityNumber"], &record["severityText"]), (&json!(13), &json!("WARN")));
@@ -125,6 +130,9 @@ mod tests {
             { "key": "messages", "value": { "intValue": "3" } },
         ]);
         assert_eq!(record["attributes"], attributes);
+        let record = waiting.try_recv().expect("a line").describe();
+        let topic = record["attributes"][0]["value"]["stringValue"].as_str().expect("a text");
+        assert_eq!(topic.chars().count(), TEXT_CHARS_MAX);
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod lines;
 use std::collections::hash_map::DefaultHasher;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -42,6 +42,11 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(200);
 /// Time in which the last requests are made when the broker ends.
 const FAREWELL: Duration = Duration::from_secs(2);
+/// Maximum length of an answer that is read, in bytes.
+const ANSWER_BYTES_MAX: u64 = 64 << 10;
+/// Paths behind the URL of the collector.
+const METRICS: &str = "/v1/metrics";
+const LOGS: &str = "/v1/logs";
 const SERVICE: &str = "pondhawk";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -136,19 +141,15 @@ impl Prepared {
             batch: Vec::new(),
             resume: Instant::now(),
             pause: PAUSE,
-            is_failing: false,
+            is_failing: [false; 2],
         };
         thread::Builder::new().name("otlp".to_owned()).spawn(move || {
             worker.run(&settings, waiting.as_ref());
-            end_of_thread(&end);
+            // The broker may have ended before.
+            let _ = end.send(());
         })?;
         Ok(Exporter { is_ending, ended })
     }
-}
-
-/// Nobody may wait any more.
-fn end_of_thread(end: &Sender<()>) {
-    let _ = end.send(());
 }
 
 impl Drop for Exporter {
@@ -188,18 +189,20 @@ struct Worker {
     /// No request for lines is made before.
     resume: Instant,
     pause: Duration,
-    is_failing: bool,
+    /// Whether the last request for metrics has failed, and the last one for lines.
+    is_failing: [bool; 2],
 }
 
 impl Worker {
     fn run(mut self, settings: &Otlp, waiting: Option<&Receiver<Line>>) {
-        let mut metrics_due = Instant::now() + settings.interval;
+        let next = || settings.metrics.then(|| Instant::now() + settings.interval);
+        let mut metrics_due = next();
         while !self.is_ending.load(Ordering::Relaxed) {
             self.gather(waiting, metrics_due);
             let now = Instant::now();
-            if settings.metrics && now >= metrics_due {
+            if metrics_due.is_some_and(|due| now >= due) {
                 self.send_metrics(None);
-                metrics_due = Instant::now() + settings.interval;
+                metrics_due = next();
             }
             if !self.batch.is_empty() && now >= self.resume {
                 self.send_lines(None);
@@ -216,18 +219,18 @@ impl Worker {
     }
 
     /// Takes lines from the queue, until there are as many as a request may have, or it is time to send.
-    fn gather(&mut self, waiting: Option<&Receiver<Line>>, metrics_due: Instant) {
-        let look = Instant::now() + LOOK;
-        let mut until = look.min(metrics_due);
+    fn gather(&mut self, waiting: Option<&Receiver<Line>>, metrics_due: Option<Instant>) {
+        let or_metrics = |moment: Instant| metrics_due.map_or(moment, |due| moment.min(due));
+        let mut until = or_metrics(Instant::now() + LOOK);
         let Some(waiting) = waiting.filter(|_| self.batch.len() < LINES_PER_REQUEST) else {
             return thread::sleep(until.saturating_duration_since(Instant::now()));
         };
-        let gathered = Instant::now() + GATHER;
+        let gathered = or_metrics(Instant::now() + GATHER);
         while self.batch.len() < LINES_PER_REQUEST {
             match waiting.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(line) => {
                     self.batch.push(line);
-                    until = gathered.min(metrics_due);
+                    until = gathered;
                 }
                 Err(RecvTimeoutError::Timeout) => return,
                 // The log never ends before the process.
@@ -246,8 +249,8 @@ impl Worker {
         let all = metrics::otlp(&figures, &families, Times { started: self.started, now: unix_ns() });
         let scope = json!({ "scope": self.scope(), "metrics": all });
         let body = json!({ "resourceMetrics": [{ "resource": self.resource, "scopeMetrics": [scope] }] });
-        let outcome = self.collector.send("/v1/metrics", &body, within);
-        self.note(&outcome);
+        let outcome = self.collector.send(METRICS, &body, within);
+        self.note(METRICS, &outcome);
     }
 
     /// Sends some lines. They stay if it is worth to send them again.
@@ -256,10 +259,16 @@ impl Worker {
         let records: Vec<Value> = self.batch[..count].iter().map(Line::describe).collect();
         let scope = json!({ "scope": self.scope(), "logRecords": records });
         let body = json!({ "resourceLogs": [{ "resource": self.resource, "scopeLogs": [scope] }] });
-        let outcome = self.collector.send("/v1/logs", &body, within);
-        self.note(&outcome);
+        let outcome = self.collector.send(LOGS, &body, within);
+        self.note(LOGS, &outcome);
         match outcome {
-            Ok(()) => self.pause = PAUSE,
+            Ok(answer) => {
+                self.pause = PAUSE;
+                // The collector has taken the others.
+                let rejected = &answer["partialSuccess"]["rejectedLogRecords"];
+                let rejected = rejected.as_u64().or_else(|| rejected.as_str()?.parse().ok());
+                self.counts.drop_lines(rejected.unwrap_or(0).min(count as u64));
+            }
             Err(Failure { is_final: false, .. }) if within.is_none() => {
                 self.resume = Instant::now() + self.pause;
                 self.pause = PAUSE_MAX.min(2 * self.pause);
@@ -275,19 +284,20 @@ impl Worker {
     }
 
     /// Counts a request. The log has a line when requests begin to fail, and when they are done again.
-    fn note(&mut self, outcome: &Result<(), Failure>) {
+    fn note(&mut self, path: &str, outcome: &Result<Value, Failure>) {
         let count = if outcome.is_ok() { &self.counts.done } else { &self.counts.failed };
         count.fetch_add(1, Ordering::Relaxed);
+        let is_failing = &mut self.is_failing[usize::from(path == LOGS)];
         match outcome {
-            Err(Failure { text, .. }) if !self.is_failing => {
-                tracing::warn!("the collector of [otlp] does not take what is sent to it: {text}");
+            Err(Failure { text, .. }) if !*is_failing => {
+                tracing::warn!("the collector of [otlp] does not take what is sent to {path}: {text}");
             }
-            Ok(()) if self.is_failing => {
-                tracing::info!("the collector of [otlp] takes what is sent to it again");
+            Ok(_) if *is_failing => {
+                tracing::info!("the collector of [otlp] takes what is sent to {path} again")
             }
             _ => {}
         }
-        self.is_failing = outcome.is_err();
+        *is_failing = outcome.is_err();
     }
 }
 
@@ -311,6 +321,11 @@ impl Collector {
         let mut contents = DefaultHasher::new();
         let file = settings.authorization_file.as_deref();
         let authorization = file.map(|path| secret("authorization_file", path, &mut contents)).transpose()?;
+        if !authorization.as_ref().is_none_or(|value| value.is_ascii()) {
+            return Err(io::Error::other(
+                "authorization_file of [otlp] has characters that no header may have",
+            ));
+        }
         let has_tls = url.starts_with("https://");
         let roots =
             if has_tls { roots::read(settings.ca_file.as_deref(), &mut contents)? } else { Vec::new() };
@@ -318,8 +333,9 @@ impl Collector {
         Ok(Self { url: url.trim_end_matches('/').to_owned(), authorization, agent })
     }
 
-    /// Sends a request, within another time than usual if one is given.
-    fn send(&self, path: &str, body: &Value, within: Option<Duration>) -> Result<(), Failure> {
+    /// Sends a request, within another time than usual if one is given. Returns the answer, which is read to its end: then its
+    /// connection serves the next request.
+    fn send(&self, path: &str, body: &Value, within: Option<Duration>) -> Result<Value, Failure> {
         let mut request = self.agent.post(format!("{}{path}", self.url)).content_type("application/json");
         if let Some(authorization) = &self.authorization {
             request = request.header("Authorization", authorization);
@@ -328,10 +344,11 @@ impl Collector {
             None => request.send(body.to_string()),
             Some(time) => request.config().timeout_global(Some(time)).build().send(body.to_string()),
         };
-        let answer = sent.map_err(|error| Failure { text: error.to_string(), is_final: false })?;
+        let mut answer = sent.map_err(|error| Failure { text: error.to_string(), is_final: false })?;
+        let text = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
         let status = answer.status().as_u16();
         if (200..300).contains(&status) {
-            return Ok(());
+            return Ok(serde_json::from_str(&text.unwrap_or_default()).unwrap_or_default());
         }
         // The statuses after which a request may be made again: https://opentelemetry.io/docs/specs/otlp/#retryable-response-codes
         let is_final = !matches!(status, 429 | 502 | 503 | 504);
