@@ -105,7 +105,9 @@ fn a_trace_by_topic_names_the_publisher_and_each_receiver_of_a_message() {
     }
     let lines = until("all receivers have their lines", || {
         let lines = lines(&server);
-        (lines.iter().filter(|(_, from, _)| from == "server").count() == 8).then_some(lines)
+        let is_named = |(client, _, _): &(String, String, String)| client != "-";
+        let count = lines.iter().filter(|(_, from, _)| from == "server").count();
+        (count == 8 && lines.iter().all(is_named)).then_some(lines)
     });
     assert_eq!(brief(&lines, "toad")[1..], [("client", "PUBLISH"); 2]);
     for number in 0..4 {
@@ -126,9 +128,12 @@ fn a_trace_by_topic_has_the_publishers_packet_in_front_of_those_of_its_receivers
     let publish = packet::publish(Version::V3_1_1, "pond/x", b"croak");
     toad.send(&[connect, publish, packet::disconnect(Version::V3_1_1, 0)].concat());
     frog.expect_message("pond/x", b"croak");
-    let lines = lines_with(&server, "croak");
-    let packets: Vec<_> = lines.iter().filter(|(_, from, _)| from != "-").collect();
-    assert_eq!(packets.iter().map(|(client, _, _)| client.as_str()).collect::<Vec<_>>(), ["toad", "frog"]);
+    let clients = until("both packets have their lines", || {
+        let packets = lines(&server).into_iter().filter(|(_, from, _)| from != "-");
+        let clients: Vec<String> = packets.map(|(client, _, _)| client).collect();
+        (clients.len() == 2 && clients.iter().all(|client| client != "-")).then_some(clients)
+    });
+    assert_eq!(clients, ["toad", "frog"]);
 }
 
 /// A client that gets its own messages, one whose messages are denied, and all of them in a trace of all topics.

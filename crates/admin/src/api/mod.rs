@@ -77,7 +77,7 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Arc<Shared>) -> Result<Ans
         Action::EndDrain => drain::end(shared).await,
         Action::ShowTrace => trace::show(asked, shared),
         Action::TraceFile => trace::file(asked, shared),
-        Action::Trace => trace::begin(asked, shared),
+        Action::Trace => trace::begin(asked, shared).await,
         Action::EndTrace => trace::end(asked, shared),
         Action::Listeners => Ok(status::listeners(shared)),
         Action::Configuration => {

@@ -15,6 +15,7 @@ use wire::Role;
 use super::body::Body;
 use super::limit;
 use crate::answer::{Answer, Failure};
+use crate::asking;
 use crate::server::{Asked, InForce, Shared};
 use crate::trace::{Book, Line};
 
@@ -174,9 +175,17 @@ fn number(body: &Body, name: &str, default: u64, least: u64, most: u64) -> Resul
     }
 }
 
-/// Begins a trace. An ended one is forgotten.
-pub(crate) fn begin(asked: &Asked, shared: &Arc<Shared>) -> Result<Answer, Failure> {
-    let Wanted { subject, seconds, bytes } = Wanted::parse(&asked.body)?;
+/// Begins a trace. An ended one is forgotten. The answer comes when all shards have begun.
+pub(crate) async fn begin(asked: &Asked, shared: &Arc<Shared>) -> Result<Answer, Failure> {
+    let answer = order(Wanted::parse(&asked.body)?, shared)?;
+    // Behind the order in each inbox.
+    let question = || broker::Question::Clients { from_slot: u32::MAX };
+    asking::all_shards(&shared.operator, question).await?;
+    Ok(answer)
+}
+
+fn order(wanted: Wanted, shared: &Arc<Shared>) -> Result<Answer, Failure> {
+    let Wanted { subject, seconds, bytes } = wanted;
     let mut current = shared.traces.lock();
     if let Some(running) = current.as_ref().filter(|current| !current.trace.is_over()) {
         let text = format!("a trace is under way, for {} s at most: end it first", running.until_secs());
