@@ -293,7 +293,7 @@ impl Worker {
                 tracing::warn!("the collector of [otlp] does not take what is sent to {path}: {text}");
             }
             Ok(_) if *is_failing => {
-                tracing::info!("the collector of [otlp] takes what is sent to {path} again")
+                tracing::info!("the collector of [otlp] takes what is sent to {path} again");
             }
             _ => {}
         }
