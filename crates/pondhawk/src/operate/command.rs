@@ -241,6 +241,20 @@ fn of_queue(name: &str, is_group: bool) -> String {
     format!("/api/v1/{kind}/{}/queue", encode(name))
 }
 
+/// The path of a list of clients: those with a text, that are not connected, or that have a state and a version.
+fn of_clients(text: Option<&str>, disconnected: bool, [state, protocol]: [Option<&str>; 2]) -> String {
+    let mut path = format!("/api/v1/clients?match={}", encode(text.unwrap_or_default()));
+    if disconnected {
+        path.push_str("&connected=false");
+    } else if state.is_some() || protocol.is_some() {
+        path.push_str("&connected=true");
+    }
+    for (name, word) in [("state", state), ("protocol", protocol)] {
+        path.extend(word.iter().map(|word| format!("&{name}={word}")));
+    }
+    path
+}
+
 fn of_client(client: &str) -> String {
     format!("/api/v1/clients/{}", encode(client))
 }
@@ -250,16 +264,8 @@ impl CtlCommand {
         match self {
             Self::Status => get("/api/v1/status"),
             Self::Clients { text, disconnected, state, protocol, limit } => {
-                let mut path =
-                    format!("/api/v1/clients?match={}", encode(text.as_deref().unwrap_or_default()));
-                if *disconnected {
-                    path.push_str("&connected=false");
-                } else if state.is_some() || protocol.is_some() {
-                    path.push_str("&connected=true");
-                }
-                for (name, word) in [("state", state), ("protocol", protocol)] {
-                    path.extend(word.iter().map(|word| format!("&{name}={word}")));
-                }
+                let path =
+                    of_clients(text.as_deref(), *disconnected, [state.as_deref(), protocol.as_deref()]);
                 list(path, "clients", table::CLIENTS, *limit)
             }
             Self::Client { client } => get(&of_client(client)),
