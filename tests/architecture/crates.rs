@@ -120,7 +120,7 @@ const RULES: &[Rule] = &[
         Layer::Binary,
         &[
             "topic", "wire", "base", "index", "session", "protocol", "ledger", "auth", "broker", "turn",
-            "record", "journal",
+            "record", "journal", "capture",
         ],
     ),
     // The forms of the fuzzers' inputs. The fuzz targets are no part of the workspace.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{ConnectionId, Interest, Level, Message, Now, Principal};
+use base::{ConnectionId, Interest, Level, Message, Now, Principal, Subscriber};
 use protocol::{Command, Publish};
 use topic::TopicFilter;
 use wire::{DisconnectReason, ReasonCode, Version};
@@ -107,20 +107,16 @@ pub struct SubscriptionFacts {
     pub interest: Option<Interest>,
 }
 
-/// A client that was let in.
-#[derive(Debug)]
-pub struct Known<'a> {
-    /// Its identifier, given or assigned.
-    pub client_id: &'a str,
-    /// The user for whom it acts.
-    pub principal: Arc<Principal>,
-}
-
 impl Shard {
-    /// Maximum length of a packet of a client, in bytes.
+    /// Maximum length of a packet from this connection, in bytes: the one that CONNACK has announced, whatever a reload has changed
+    /// since. Before that, it is the one that CONNACK will announce.
     #[must_use]
-    pub fn packet_bytes_max(&self) -> usize {
-        usize::try_from(self.settings.packet_bytes_max).unwrap_or(usize::MAX)
+    pub fn packet_bytes_max(&self, connection: ConnectionId) -> usize {
+        let session =
+            self.clients.get(connection).filter(|client| client.is_in).map(|client| &client.session);
+        session.map_or(self.settings.packet_bytes_max as usize, |session| {
+            session.limits(&self.settings).max_packet_bytes
+        })
     }
 
     /// Whether a CONNECT of this connection was read, or the connection is gone.
@@ -131,10 +127,8 @@ impl Shard {
 
     /// The client of a connection, if it was let in.
     #[must_use]
-    pub fn known(&self, connection: ConnectionId) -> Option<Known<'_>> {
-        let client = self.clients.get(connection).filter(|client| client.is_in)?;
-        let subscriber = client.subscriber.as_ref()?;
-        Some(Known { client_id: &subscriber.client_id, principal: subscriber.principal() })
+    pub fn let_in(&self, connection: ConnectionId) -> Option<&Subscriber> {
+        self.clients.get(connection).filter(|client| client.is_in)?.subscriber.as_deref()
     }
 
     /// Answers a question, or carries out an order.

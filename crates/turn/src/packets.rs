@@ -106,9 +106,9 @@ pub(crate) fn without_payload(first: &[u8], second: &[u8]) -> Option<Vec<u8>> {
     let has_identifier = byte(first, second, 0)? & 0b110 != 0;
     let properties = start + 2 + usize::from(topic_bytes) + 2 * usize::from(has_identifier);
     // A length has the form of a Remaining Length, which stands behind one byte.
-    let (length_bytes, properties_bytes) = match bytes(first, second, properties - 1, properties + 1)? {
-        _ if properties < first.len() => header(&first[properties - 1..], second)?,
-        _ => header(&[0], second.get(properties - first.len()..)?)?,
+    let (length_bytes, properties_bytes) = match properties.checked_sub(first.len()) {
+        None => header(&first[properties - 1..], second)?,
+        Some(at) => header(&[0], second.get(at..)?)?,
     };
     let end = properties + length_bytes - 1 + properties_bytes;
     let kept = bytes(first, second, start, end)?;

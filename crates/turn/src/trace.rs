@@ -110,7 +110,7 @@ impl Trace {
         &self.subject
     }
 
-    /// Whether it has ended because its records have as many bytes as they may.
+    /// Whether it has ended because a record had no room.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.is_full.load(Ordering::Relaxed)

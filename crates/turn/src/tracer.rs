@@ -244,17 +244,18 @@ impl Tracer {
         brain: &Shard,
         is_new: bool,
     ) {
-        let (Some(whom), Some(known)) = (self.whom(), brain.known(id)) else { return };
-        let suspect = suspect(known.client_id, known.principal.user.as_deref(), connection.peer);
+        let (Some(whom), Some(client)) = (self.whom(), brain.let_in(id)) else { return };
+        let principal = client.principal();
+        let suspect = suspect(&client.client_id, principal.user.as_deref(), connection.peer);
         if whom.matches(&suspect) && !self.follows(connection) {
             // CONNACK waits for a client that was just let in, and is the first packet that is recorded.
             self.begin(id, connection, false);
             if is_new {
                 self.queued_before.remove(&id);
-                self.break_silence(id, connection, Some(known.client_id));
+                self.break_silence(id, connection, Some(&client.client_id));
             }
             let unparsed = std::mem::take(&mut connection.unparsed);
-            self.send_read(id, connection, (&[], &unparsed), brain.packet_bytes_max());
+            self.send_read(id, connection, (&[], &unparsed), brain.packet_bytes_max(id));
             connection.unparsed = unparsed;
         }
     }
@@ -262,12 +263,12 @@ impl Tracer {
     /// Bytes were read, behind those that the connection has kept.
     fn read<S>(&mut self, id: ConnectionId, connection: &mut Connection<S>, bytes: &[u8], brain: &Shard) {
         let Some(whom) = self.whom().filter(|_| !self.trace.is_over()) else { return };
-        let packet_bytes_max = brain.packet_bytes_max();
+        let packet_bytes_max = brain.packet_bytes_max(id);
         if self.follows(connection) {
             if self.silent.contains(&id)
-                && let Some(known) = brain.known(id)
+                && let Some(client) = brain.let_in(id)
             {
-                self.break_silence(id, connection, Some(known.client_id));
+                self.break_silence(id, connection, Some(&client.client_id));
             }
             let unparsed = std::mem::take(&mut connection.unparsed);
             self.send_read(id, connection, (&unparsed, bytes), packet_bytes_max);
@@ -320,12 +321,16 @@ impl Tracer {
     /// Names clients whose records were begun in this turn. There is room for the names, also if there is no more for records.
     fn name_clients(&mut self, brain: &Shard) {
         for id in std::mem::take(&mut self.unnamed) {
-            if let Some(known) = brain.known(id) {
-                let end = known.client_id.floor_char_boundary(NAME_BYTES_MAX);
-                self.push(id, TraceEvent::Named(known.client_id[..end].into()));
+            if let Some(client) = brain.let_in(id) {
+                self.push(id, named(&client.client_id));
             }
         }
     }
+}
+
+/// A record with the name of a client, which has room for it.
+fn named(client_id: &str) -> TraceEvent {
+    TraceEvent::Named(client_id[..client_id.floor_char_boundary(NAME_BYTES_MAX)].into())
 }
 
 fn suspect<'a>(client_id: &'a str, user: Option<&'a str>, peer: Peer) -> Suspect<'a> {

@@ -6,6 +6,7 @@ mod journal;
 mod ledger;
 mod outside;
 mod shard;
+mod traced;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,6 +34,7 @@ use journal::JournalThreads;
 use ledger::LedgerThread;
 use outside::{Addressed, Socket};
 use shard::ShardThread;
+use traced::Traced;
 
 /// Contents of a process's log, and messages that were refused.
 #[derive(Debug, Clone, Copy, Default)]
@@ -52,6 +54,7 @@ pub(crate) struct Process {
     shards: Vec<ShardThread>,
     ledger: LedgerThread,
     journal: JournalThreads,
+    traced: Option<Traced>,
     board: Arc<Board>,
     pub(crate) index: Arc<Subscriptions>,
     pub(crate) counters: Vec<Arc<Counters>>,
@@ -106,6 +109,10 @@ impl Process {
             ShardThread::new(brain, Arc::clone(&board), (counters, scenario.bounds), chance, scene.now)
         });
         let mut shards: Vec<ShardThread> = shards.collect();
+        let traced = Traced::begin(scenario, scene.now);
+        if let Some(traced) = &traced {
+            shards.iter_mut().for_each(|shard| shard.outside().inbox.push_back(traced.note().into()));
+        }
         shards[0].doors = (addresses > 0).then(|| Doors::new(addresses, Arc::clone(&board)));
         Ok(Self {
             shards,
@@ -117,6 +124,7 @@ impl Process {
                 Random::new(random.next()),
             ),
             journal: JournalThreads::new(committer, preparer, scene.now.monotonic_ms),
+            traced,
             board,
             index,
             counters,
@@ -135,6 +143,9 @@ impl Process {
         let is_awake = shard.is_awake(scene);
         if is_awake {
             shard.turn(scene, random);
+            if let Some(Err(finding)) = self.traced.as_mut().map(Traced::read) {
+                scene.oracle.fail(finding);
+            }
         }
         is_awake
     }

@@ -6,13 +6,14 @@
 //! ```
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use base::ConnectionId;
 use broker::Shard;
 use topic::TopicName;
 use wire::{Decoded, Limits, Packet, PublishTopic, Role, TopicAlias, Version, decode};
 
-use super::{NAME_BYTES_MAX, Tracer};
+use super::{NAME_BYTES_MAX, Tracer, named};
 use crate::connection::Connection;
 use crate::host::{Host, Peer};
 use crate::io::Io;
@@ -35,9 +36,9 @@ pub(super) struct Publisher {
     peer: Peer,
     listener: u16,
     version: Option<Version>,
-    client_id: Box<str>,
+    client_id: Arc<str>,
     is_followed: bool,
-    /// Records are held back that are about itself, and are its first ones.
+    /// Records are held back that are about itself, and are its first ones. The record in front of them has its part of the limit.
     needs_begin: bool,
     /// Records that wait for those of its packets, with their parts of the limit.
     held: Vec<TraceRecord>,
@@ -71,15 +72,21 @@ impl Tracer {
         publisher.is_followed.then_some(publisher.id)
     }
 
-    /// Names a publisher in front of its first record: it may be gone behind its packets.
+    /// Begins with a publisher in front of its first record, and names it: it may be gone behind its packets.
     fn begin_publisher(&mut self, publisher: &mut Publisher) {
-        if std::mem::replace(&mut publisher.is_followed, true) {
+        if publisher.is_followed || !(publisher.needs_begin || self.reserve_begin()) {
             return;
         }
+        publisher.is_followed = true;
         let Publisher { id, peer, listener, version, client_id, .. } = &*publisher;
         let (peer, listener, version) = (*peer, *listener, *version);
-        self.send(*id, TraceEvent::Begun { peer, listener, version, is_from_start: false });
-        self.send(*id, TraceEvent::Named(client_id.clone()));
+        self.push(*id, TraceEvent::Begun { peer, listener, version, is_from_start: false });
+        self.push(*id, named(client_id));
+    }
+
+    /// Takes the parts of the first record of a connection and of its name from the limit.
+    fn reserve_begin(&self) -> bool {
+        self.trace.reserve(0) && self.trace.reserve(NAME_BYTES_MAX)
     }
 
     /// A PUBLISH packet, in two parts, or several in the first one, is queued for a receiver.
@@ -139,9 +146,14 @@ impl Tracer {
         if self.follows(connection) {
             return;
         }
-        if let Some(publisher) = self.publisher.as_mut().filter(|publisher| publisher.id == id) {
+        let own = self.publisher.as_ref().filter(|publisher| publisher.id == id);
+        let is_own = own.is_some();
+        if own.is_some_and(|publisher| publisher.needs_begin) || !self.reserve_begin() {
+            return;
+        }
+        if let Some(publisher) = self.publisher.as_mut().filter(|_| is_own) {
             publisher.needs_begin = true;
-        } else if self.trace.reserve(0) && self.trace.reserve(NAME_BYTES_MAX) {
+        } else {
             connection.traced = self.trace.number();
             let Connection { peer, listener, version, .. } = *connection;
             self.push(id, TraceEvent::Begun { peer, listener, version, is_from_start: false });
@@ -201,7 +213,7 @@ impl<H: Host> Io<H> {
         let Some(tracer) = self.tracer.as_mut().filter(|tracer| tracer.filter().is_some()) else {
             return false;
         };
-        let (Some(connection), Some(known)) = (self.connections.get(id), brain.known(id)) else {
+        let (Some(connection), Some(client)) = (self.connections.get(id), brain.let_in(id)) else {
             return false;
         };
         let Connection { peer, listener, version, .. } = *connection;
@@ -210,7 +222,7 @@ impl<H: Host> Io<H> {
             peer,
             listener,
             version,
-            client_id: known.client_id.into(),
+            client_id: Arc::clone(&client.client_id),
             is_followed: tracer.follows(connection),
             needs_begin: false,
             held: Vec::new(),
