@@ -78,7 +78,7 @@ const RULES: &[Rule] = &[
         "turn",
         Layer::Core,
         &["topic", "wire", "base", "index", "protocol", "auth", "ledger", "broker"],
-        &[],
+        &["foldhash"],
     ),
     // Records as bytes. A cluster sends them elsewhere.
     pure("record", Layer::Core, &["topic", "wire", "base", "ledger"], &[]),

@@ -112,7 +112,7 @@ impl Server {
         stream.write_all(self.request(method, path, headers, body).as_bytes()).expect("it reads");
     }
 
-    fn get(&self, path: &str) -> Answer {
+    pub(super) fn get(&self, path: &str) -> Answer {
         self.send("GET", path, "", "")
     }
 
@@ -379,7 +379,7 @@ fn every_view_of_the_dashboard_shows_its_data_in_a_browser() {
     let output = node.output().expect("Node.js is there");
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 28);
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 29);
 }
 
 #[test]

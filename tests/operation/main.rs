@@ -4,6 +4,7 @@ mod acme;
 mod admin;
 mod backups;
 mod bans;
+mod busiest;
 mod descriptors;
 mod drain;
 mod include;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use net::{Operator, ShardAnswer};
+use net::{CensusAnswer, CensusList, Operator, ShardAnswer};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
@@ -49,6 +49,25 @@ fn post(
     operator.ask_shard(shard, question, move |answer| drop(give.send(answer)));
     let until = Instant::now() + ANSWER_TIMEOUT;
     async move { await_answer(take, until, || format!("shard {shard}")).await }
+}
+
+/// Asks all shards about a list of the busiest, and adds their answers up.
+pub(crate) async fn census(operator: &Operator, list: CensusList) -> Result<CensusAnswer, Failure> {
+    let until = Instant::now() + ANSWER_TIMEOUT;
+    let ask = |shard| {
+        let (give, take) = oneshot::channel();
+        operator.ask_census(shard, list, move |answer| drop(give.send(answer)));
+        (shard, take)
+    };
+    let asked: Vec<_> = (0..operator.shards()).map(ask).collect();
+    let mut all = CensusAnswer::default();
+    for (shard, take) in asked {
+        let CensusAnswer { ranking, covered_ms } =
+            await_answer(take, until, || format!("shard {shard}")).await?;
+        all.ranking.merge(ranking);
+        all.covered_ms = all.covered_ms.max(covered_ms);
+    }
+    Ok(all)
 }
 
 /// Asks the ledger, and waits for its answer.

@@ -23,6 +23,7 @@ mod trace;
 mod uri;
 
 pub use api::LOG_LEVELS;
+pub use api::busiest::LISTS;
 pub use api::clients::{PROTOCOLS, STATES};
 pub use routes::{Parameter, ROUTES, Route, Values};
 pub use server::{

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::api::{LIMIT_MAX, LOG_LEVELS, clients, drain, trace};
+use crate::api::{LIMIT_MAX, LOG_LEVELS, busiest, clients, drain, trace};
 use crate::tokens::Role;
 use crate::uri;
 
@@ -63,6 +63,7 @@ pub(crate) enum Action {
     Status,
     Counters,
     Shards,
+    Busiest,
     Clients,
     Client,
     Disconnect,
@@ -182,6 +183,12 @@ pub const ROUTES: &[Route] = &[
     ),
     get("/api/v1/counters", Action::Counters, &[], "All figures by their topics below $SYS/broker/"),
     get("/api/v1/shards", Action::Shards, &[], "What each shard has received and sent"),
+    get(
+        "/api/v1/busiest",
+        Action::Busiest,
+        &[LIMIT, optional("list", "string", "The list. Default: `topics`").of(Values::Words(busiest::LISTS))],
+        "The busiest topics or clients of the last one to two minutes, the busiest first",
+    ),
     get(
         "/api/v1/clients",
         Action::Clients,

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use base::{ConnectionId, Interest, Level, Message, Now, Principal, Subscriber};
 use protocol::{Command, Publish};
-use topic::TopicFilter;
-use wire::{DisconnectReason, ReasonCode, Version};
+use topic::{TopicFilter, TopicName};
+use wire::{DisconnectReason, Qos, ReasonCode, TopicAlias, Version};
 
 use crate::client::Client;
 use crate::drain::Drain;
 use crate::effects::Outside;
 use crate::ending::{By, Ending};
 use crate::filters::Filters;
-use crate::{Effects, Shard};
+use crate::{Effects, Mount, Shard};
 
 /// Maximum number of places of connections that one answer visits.
 pub const PLACES_PER_ANSWER: u32 = 256;
@@ -96,6 +96,21 @@ pub struct ClientFacts {
     pub level: Level,
     /// Whether it is not read, because one of its receivers has no room.
     pub is_blocked: bool,
+    /// The limits of its connection.
+    pub limits: ClientLimits,
+}
+
+/// The limits of a connection that the listener or the client has set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// The highest QoS that the client may publish with.
+    pub qos_max: Qos,
+    /// Whether the client may set RETAIN.
+    pub retain_available: bool,
+    /// The largest packet that the client accepts, in bytes. [`usize::MAX`] if the client has not set a maximum.
+    pub packet_bytes_max: usize,
+    /// Maximum number of messages of QoS 1 and 2 in flight to the client.
+    pub window: u16,
 }
 
 /// A subscription of a client.
@@ -131,12 +146,25 @@ impl Shard {
         self.clients.get(connection).filter(|client| client.is_in)?.subscriber.as_deref()
     }
 
+    /// The mount point of the client of a connection, in front of all names that the client uses.
+    #[must_use]
+    pub fn mount_point(&self, connection: ConnectionId) -> Option<&Arc<Mount>> {
+        self.clients.get(connection)?.mount.as_ref()
+    }
+
+    /// The topic for which an alias of the client stands, as the client names the topic.
+    #[must_use]
+    pub fn name_of_alias(&self, connection: ConnectionId, alias: TopicAlias) -> Option<TopicName<'_>> {
+        self.clients.get(connection)?.session.name_of_alias(alias)
+    }
+
     /// Answers a question, or carries out an order.
     pub fn ask(&mut self, question: Question, now: Now, to: &mut impl Effects) -> Answer {
         match question {
             Question::Clients { from_slot } => self.answer_clients(from_slot),
             Question::Client { connection } => {
-                Answer::Client(self.clients.get(connection).map(|client| Box::new(facts(connection, client))))
+                let client = self.clients.get(connection);
+                Answer::Client(client.map(|client| Box::new(self.facts(connection, client))))
             }
             Question::Subscriptions { connection, after } => {
                 Answer::Subscriptions(self.answer_subscriptions(connection, &after))
@@ -160,7 +188,7 @@ impl Shard {
 
     fn answer_clients(&self, from_slot: u32) -> Answer {
         let end = from_slot.saturating_add(PLACES_PER_ANSWER).min(self.clients.slots());
-        let clients = self.clients.in_slots(from_slot..end).map(|(id, client)| facts(id, client));
+        let clients = self.clients.in_slots(from_slot..end).map(|(id, client)| self.facts(id, client));
         Answer::Clients(clients.collect(), (end < self.clients.slots()).then_some(end))
     }
 
@@ -196,26 +224,34 @@ impl Shard {
         to.close(id);
         true
     }
-}
 
-fn facts(connection: ConnectionId, client: &Client) -> ClientFacts {
-    let subscriber = client.subscriber.as_ref();
-    ClientFacts {
-        connection,
-        client_id: subscriber.map_or_else(|| client.client_id().into(), |known| Arc::clone(&known.client_id)),
-        principal: subscriber.map_or_else(Principal::anonymous, |known| known.principal()),
-        version: client.session.version(),
-        is_in: client.is_in,
-        is_lasting: client.queue().is_some(),
-        keep_alive_secs: client.session.keep_alive_secs(),
-        subscriptions: client.filters.len(),
-        in_flight: client.session.in_flight(),
-        waiting_messages: client.session.waiting_messages(),
-        waiting_bytes: client.waiting_bytes(),
-        acknowledged: client.acknowledged,
-        denied: client.aside().denied,
-        level: subscriber.map_or(Level::Open, |known| known.gauge.level()),
-        is_blocked: client.blocked.is_some(),
+    fn facts(&self, connection: ConnectionId, client: &Client) -> ClientFacts {
+        let offered = client.session.offered(&self.settings);
+        let subscriber = client.subscriber.as_ref();
+        ClientFacts {
+            connection,
+            client_id: subscriber
+                .map_or_else(|| client.client_id().into(), |known| Arc::clone(&known.client_id)),
+            principal: subscriber.map_or_else(Principal::anonymous, |known| known.principal()),
+            version: client.session.version(),
+            is_in: client.is_in,
+            is_lasting: client.queue().is_some(),
+            keep_alive_secs: client.session.keep_alive_secs(),
+            subscriptions: client.filters.len(),
+            in_flight: client.session.in_flight(),
+            waiting_messages: client.session.waiting_messages(),
+            waiting_bytes: client.waiting_bytes(),
+            acknowledged: client.acknowledged,
+            denied: client.aside().denied,
+            level: subscriber.map_or(Level::Open, |known| known.gauge.level()),
+            is_blocked: client.blocked.is_some(),
+            limits: ClientLimits {
+                qos_max: offered.qos_max(),
+                retain_available: offered.retain_available(),
+                packet_bytes_max: client.session.packet_bytes_max(),
+                window: client.session.window(),
+            },
+        }
     }
 }
 

@@ -57,7 +57,8 @@ impl Mount {
     }
 
     /// The beginning of all topics.
-    pub(crate) fn as_str(&self) -> &str {
+    #[must_use]
+    pub fn as_str(&self) -> &str {
         &self.text
     }
 

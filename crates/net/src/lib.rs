@@ -135,7 +135,10 @@ pub use broker::{Admission, CertificateName, ControlAnswer, Dismissal, Entry, Mo
 
 pub use crate::control::{Order, Orders};
 pub use crate::listener::{Acceptor, BACKLOG, Listening, Rules, TcpOptions};
-pub use turn::{Link, Peer, RECORD_BYTES, ShardAnswer, Trace, TraceEvent, TraceRecord, TraceSubject};
+pub use turn::{
+    CensusAnswer, CensusList, Link, Peer, RECORD_BYTES, Ranked, Ranking, ShardAnswer, Trace, TraceEvent,
+    TraceRecord, TraceSubject,
+};
 
 pub use crate::operator::Operator;
 pub use crate::quic::{QuicSocket, listen_quic};

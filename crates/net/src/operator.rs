@@ -10,7 +10,10 @@ use base::ShardId;
 use broker::{Counters, Facts, Totals};
 use index::Subscriptions;
 use protocol::{Gauges, Instruments};
-use turn::{AskLedger, AskShard, Note, ShardAnswer, ToLedger, Trace, TraceRecord, TraceSubject};
+use turn::{
+    AskCensus, AskLedger, AskShard, CensusAnswer, CensusList, Note, ShardAnswer, ToLedger, Trace,
+    TraceRecord, TraceSubject,
+};
 
 use crate::switchboard::Switchboard;
 
@@ -61,6 +64,21 @@ impl Operator {
         let shard = ShardId::new(shard).number();
         let ask = AskShard { question, answer: Box::new(answer) };
         self.0.switchboard.shards[shard].post(Note::Ask(Box::new(ask)).into());
+    }
+
+    /// Asks a shard about the busiest clients or topics. `answer` runs on the thread of the shard and must not block.
+    ///
+    /// # Panics
+    /// If there is no such shard.
+    pub fn ask_census(
+        &self,
+        shard: usize,
+        list: CensusList,
+        answer: impl FnOnce(CensusAnswer) + Send + 'static,
+    ) {
+        let shard = ShardId::new(shard).number();
+        let ask = AskCensus { list, answer: Box::new(answer) };
+        self.0.switchboard.shards[shard].post(Note::Census(ask).into());
     }
 
     /// Asks the ledger. `answer` runs on the thread of the ledger and must not block. It is dropped if the ledger has ended.
@@ -178,6 +196,18 @@ impl Operator {
     #[must_use]
     pub fn is_memory_short(&self) -> bool {
         self.0.switchboard.board.budget().is_tight()
+    }
+
+    /// Whether so much memory is in use that queues and retained messages may not grow.
+    #[must_use]
+    pub fn is_memory_short_to_keep(&self) -> bool {
+        self.0.switchboard.board.budget().is_tight_to_keep()
+    }
+
+    /// Whether more memory is in use than the limit allows.
+    #[must_use]
+    pub fn is_memory_full(&self) -> bool {
+        self.0.switchboard.board.budget().is_full()
     }
 
     /// The time since the start.

@@ -23,6 +23,12 @@ impl IncomingAliases {
         self.bytes + self.names.capacity() * size_of::<Option<Arc<TopicNameBuf>>>()
     }
 
+    /// The topic of an alias.
+    pub(crate) fn name(&self, alias: TopicAlias) -> Option<TopicName<'_>> {
+        let place = usize::from(alias.value() - 1);
+        self.names.get(place)?.as_ref().map(|name| name.name())
+    }
+
     /// Finds the topic of a PUBLISH, and stores a new alias.
     pub(crate) fn resolve<'p>(
         &mut self,

@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 
 use base::Now;
 use wire::{
-    DisconnectReason, Limits, Packet, PacketId, PublishTopic, ReasonCode, Role, Subscribe, TopicName,
-    Unsubscribe, Version,
+    DisconnectReason, Limits, Packet, PacketId, PublishTopic, ReasonCode, Role, Subscribe, TopicAlias,
+    TopicName, Unsubscribe, Version,
 };
 
 use crate::Settings;
@@ -255,6 +255,12 @@ impl<T> Session<T> {
     pub fn inbound_bytes(&self) -> usize {
         let aliases = self.incoming_aliases.as_ref().map_or(0, |aliases| aliases.size_bytes());
         aliases + self.inbound.as_ref().map_or(0, |inbound| inbound.size_bytes())
+    }
+
+    /// The topic for which an alias of the client stands.
+    #[must_use]
+    pub fn name_of_alias(&self, alias: TopicAlias) -> Option<TopicName<'_>> {
+        self.incoming_aliases.as_ref()?.name(alias)
     }
 
     /// Whether the client takes topic aliases, and we use them.

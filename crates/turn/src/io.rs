@@ -13,6 +13,7 @@ use protocol::Command;
 use crate::ask::Link;
 use crate::board::Board;
 use crate::bounds::Bounds;
+use crate::census::Census;
 use crate::connection::{Connection, Connections, Phase};
 use crate::faults::Fault;
 use crate::host::{Host, Peer, Stream};
@@ -65,6 +66,7 @@ pub struct Io<H: Host> {
     pub(crate) now_ms: u64,
     /// The trace under way.
     pub(crate) tracer: Option<Box<Tracer>>,
+    pub(crate) census: Census,
 }
 
 impl<H: Host> Io<H> {
@@ -87,6 +89,7 @@ impl<H: Host> Io<H> {
             lingering: VecDeque::new(),
             now_ms: 0,
             tracer: None,
+            census: Census::default(),
         }
     }
 
@@ -311,6 +314,7 @@ impl<H: Host> Io<H> {
             written = taken;
             connection.taken += taken as u64;
             self.counters.bytes_sent.add(taken as u64);
+            self.census.wrote(id, taken);
             self.post.tally().sub(Purpose::Outputs, before_bytes - output.own_bytes());
             let is_early = connection.over && Fault::OutputFreedEarly.is_planted();
             if (output.is_empty() || is_early)
@@ -586,6 +590,7 @@ impl<H: Host> Effects for Io<H> {
         if let Some(tracer) = &mut self.tracer {
             tracer.decided(id, connection, notice);
         }
+        self.census.decided(&connection.peer, &notice);
         self.host.notice(self.now_ms, id, &connection.peer, notice);
     }
 }

@@ -9,6 +9,7 @@ use protocol::{Command, Durability, Reply};
 
 use crate::ask::{AskLedger, AskShard};
 use crate::batch::Batch;
+use crate::census::AskCensus;
 use crate::host::Peer;
 use crate::trace::Trace;
 
@@ -60,6 +61,8 @@ pub enum Note<S> {
     },
     /// A question of an operator, or an order.
     Ask(Box<AskShard>),
+    /// A question of an operator about the busiest.
+    Census(AskCensus),
     /// Commands of a connection were carried out ([`Host::control`](crate::Host::control)).
     Controlled {
         /// The connection, which may be gone.

@@ -22,6 +22,7 @@ mod ask;
 mod batch;
 mod board;
 mod bounds;
+mod census;
 mod connection;
 mod departure;
 #[cfg(test)]
@@ -52,6 +53,7 @@ pub use crate::ask::{AskLedger, AskShard, Link, ShardAnswer};
 pub use crate::batch::Batch;
 pub use crate::board::Board;
 pub use crate::bounds::Bounds;
+pub use crate::census::{AskCensus, CensusAnswer, CensusList, Ranked, Ranking};
 #[cfg(feature = "faults")]
 pub use crate::faults::{Fault, plant};
 pub use crate::host::{Host, LedgerHost, Peer, Received, Stream};

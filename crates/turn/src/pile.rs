@@ -39,7 +39,7 @@ impl<S> Piece<S> {
             Self::Reply(Reply::Stored { .. } | Reply::Decided { .. }) => PIECE_BYTES,
             Self::Reply(reply) => reply.weight_bytes(),
             Self::Note(Note::Mail { batch, .. }) => batch.weight_bytes(),
-            Self::Note(Note::Ask(_)) => QUESTION_BYTES,
+            Self::Note(Note::Ask(_) | Note::Census(_)) => QUESTION_BYTES,
             Self::AnswersRead(_) | Self::Note(_) => PIECE_BYTES,
         }
     }

@@ -89,6 +89,7 @@ impl<H: Host> ShardLoop<H> {
     pub fn begin(&mut self, now: Now) {
         self.now = now;
         self.io.now_ms = now.monotonic_ms;
+        self.io.census.begin_turn(now.monotonic_ms);
         self.io.tracer.take_if(|tracer| !tracer.begin_turn(now.unix_ms));
         self.io.post.look();
     }
@@ -160,6 +161,7 @@ impl<H: Host> ShardLoop<H> {
             self.failed(id, &error);
         }
         self.io.end_lingering();
+        self.io.census.end_turn(&self.brain);
     }
 
     /// How long the thread may sleep.
@@ -247,6 +249,7 @@ impl<H: Host> ShardLoop<H> {
                 let links = ask::connections(&answer).into_iter().map(|id| io.link(id)).collect();
                 (ask.answer)(ShardAnswer { answer, links });
             }
+            Note::Census(ask) => (ask.answer)(io.census.answer(ask.list)),
             Note::Controlled { connection, answer } => brain.controlled(connection, &answer, now, io),
             Note::UsersChanged => brain.users_changed(),
             Note::Limits(limits) => self.change_limits(limits),
@@ -458,7 +461,11 @@ impl<H: Host> ShardLoop<H> {
 /// Hands bytes to the brain. Returns how many it is done with.
 fn hand_over<H: Host>(brain: &mut Shard, io: &mut Io<H>, id: ConnectionId, bytes: &[u8], now: Now) -> usize {
     let is_seen = io.tracer.is_some() && io.trace_publisher(id, brain);
+    let chosen = io.choose_read(id, brain);
     let consumed = brain.received(id, bytes, now, io);
+    if let Some(chosen) = chosen {
+        io.count_read(id, chosen, &bytes[..consumed], brain);
+    }
     if is_seen {
         io.trace_published(&bytes[..consumed]);
     }

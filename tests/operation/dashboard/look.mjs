@@ -123,6 +123,7 @@ try {
   await look("markup", "#/clients", "<img src=x onerror=");
   await look("client", "#/client/frog%2F1", "pond/#");
   await look("queue", "#/client/newt", "<i>for the newt</i>");
+  await look("busiest", "#/busiest", "Clients that connect often, in the last");
   await look("groups", "#/groups", "$share/workers/jobs/#");
   await look("group", "#/group/%24share%2Fworkers%2Fjobs%2F%23", "job 2");
   await evaluate(`document.querySelector("input[name=filter]").value = "jobs/odd";

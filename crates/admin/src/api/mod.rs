@@ -3,6 +3,7 @@
 mod backup;
 mod bans;
 mod body;
+pub(crate) mod busiest;
 pub(crate) mod clients;
 pub(crate) mod drain;
 mod explain;
@@ -52,6 +53,7 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Arc<Shared>) -> Result<Ans
         Action::Status => Ok(status::status(asked, shared).await),
         Action::Counters => Ok(status::counters(shared)),
         Action::Shards => Ok(status::shards(shared)),
+        Action::Busiest => busiest::list(asked, shared).await,
         Action::Clients => clients::list(asked, shared).await,
         Action::Client => clients::one(asked, shared).await,
         Action::Subscriptions => clients::subscriptions(asked, shared).await,

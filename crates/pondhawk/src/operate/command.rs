@@ -1,6 +1,6 @@
 //! The subcommands of `pondhawk ctl`, and the requests behind them.
 
-use admin::{LOG_LEVELS, PROTOCOLS, STATES};
+use admin::{LISTS, LOG_LEVELS, PROTOCOLS, STATES};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -33,6 +33,15 @@ pub(super) enum CtlCommand {
         protocol: Option<String>,
         /// The most clients to list
         #[arg(long, default_value_t = PIECE)]
+        limit: usize,
+    },
+    /// List the busiest topics or clients of the last one to two minutes
+    Busiest {
+        /// `branches` are the first levels of topics; `connects` are clients that connect often, and `refusals` are addresses
+        #[arg(default_value = "topics", value_parser = LISTS.to_vec())]
+        list: String,
+        /// The most items to list
+        #[arg(long, default_value_t = 20)]
         limit: usize,
     },
     /// Show one client, with its session
@@ -255,6 +264,10 @@ fn of_clients(text: Option<&str>, disconnected: bool, [state, protocol]: [Option
     path
 }
 
+fn of_busiest(name: &str, limit: usize) -> Work<'static> {
+    list(format!("/api/v1/busiest?list={name}"), "busiest", table::busiest(name), limit)
+}
+
 fn of_client(client: &str) -> String {
     format!("/api/v1/clients/{}", encode(client))
 }
@@ -268,6 +281,7 @@ impl CtlCommand {
                     of_clients(text.as_deref(), *disconnected, [state.as_deref(), protocol.as_deref()]);
                 list(path, "clients", table::CLIENTS, *limit)
             }
+            Self::Busiest { list, limit } => of_busiest(list, *limit),
             Self::Client { client } => get(&of_client(client)),
             Self::Subscriptions { client } => {
                 let path = format!("{}/subscriptions?", of_client(client));

@@ -63,6 +63,34 @@ pub(crate) const BANS: Columns =
 pub(crate) const LISTENERS: Columns =
     &[("address", "ADDRESS"), ("transport", "TRANSPORT"), ("connections", "CONNECTIONS")];
 
+/// Columns of a list of the busiest.
+pub(crate) fn busiest(list: &str) -> Columns {
+    match list {
+        "receivers" => &[
+            ("name", "CLIENT"),
+            ("bytes", "BYTES"),
+            ("bytes_per_second", "PER SECOND"),
+            ("uncertain", "UNCERTAIN"),
+        ],
+        "connects" => &[("name", "CLIENT"), ("connections", "CONNECTIONS"), ("uncertain", "UNCERTAIN")],
+        "refusals" => &[("name", "ADDRESS"), ("connections", "REFUSED"), ("uncertain", "UNCERTAIN")],
+        "publishers" => &[
+            ("name", "CLIENT"),
+            ("messages", "MESSAGES"),
+            ("messages_per_second", "PER SECOND"),
+            ("bytes", "BYTES"),
+            ("uncertain", "UNCERTAIN"),
+        ],
+        _ => &[
+            ("name", "TOPIC"),
+            ("messages", "MESSAGES"),
+            ("messages_per_second", "PER SECOND"),
+            ("bytes", "BYTES"),
+            ("uncertain", "UNCERTAIN"),
+        ],
+    }
+}
+
 /// Writes a list with a title for each column.
 pub(crate) fn list(items: &[Value], columns: Columns) -> String {
     let rows: Vec<Vec<String>> =

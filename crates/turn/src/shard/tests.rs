@@ -16,6 +16,7 @@ use crate::double::{Double, Pipe};
 use crate::host::Peer;
 use crate::letter::{Answers, ToLedger};
 
+mod census;
 mod trace;
 
 const NOW: Now = Now { monotonic_ms: 1, unix_ms: 1 };
