@@ -1,6 +1,6 @@
 //! Whether two runs of a shoot-out agree about the order of the servers.
 
-use super::findings::{QUANTITIES, is_comparable};
+use super::quantity::{QUANTITIES, is_comparable};
 use super::results::{Results, Workload};
 use super::statistics::Verdict;
 
@@ -101,7 +101,7 @@ fn word(verdict: Verdict) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::findings::tests::results;
+    use super::super::fixture::results;
     use super::*;
 
     #[test]

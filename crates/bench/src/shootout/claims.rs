@@ -46,8 +46,8 @@ const MESSAGES_MAX: u64 = 50_000;
 /// Time between two looks at their number.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Time that a server may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time that a server may take to answer, at least. After a start, a server has the time limit of its start.
+const PATIENCE_MIN: Duration = Duration::from_secs(10);
 
 /// Time without a message after which no more are expected.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -71,7 +71,7 @@ pub(super) fn check(peer: &Peer, setting: &Setting) -> Result<Option<Claim>> {
         lost: 0,
         failure: None,
     };
-    match put_to_test(&recipe, &mut claim, setting) {
+    match put_to_test(&recipe, patience(peer.entry.start_secs), &mut claim, setting) {
         Err(Error::Server(what)) => claim.failure = Some(what),
         Err(error) => return Err(error),
         Ok(()) => {}
@@ -79,11 +79,16 @@ pub(super) fn check(peer: &Peer, setting: &Setting) -> Result<Option<Claim>> {
     Ok(Some(claim))
 }
 
-fn put_to_test(recipe: &Recipe<'_>, claim: &mut Claim, setting: &Setting) -> Result<()> {
+/// Time limit for an answer of a server that has just started: many accept connections before their data are in order.
+fn patience(start_secs: u64) -> Duration {
+    Duration::from_secs(start_secs).max(PATIENCE_MIN)
+}
+
+fn put_to_test(recipe: &Recipe<'_>, patience: Duration, claim: &mut Claim, setting: &Setting) -> Result<()> {
     let (cpus, interrupt) = (setting.server_cpus.as_ref(), &setting.interrupt);
     let (server, _) = recipe.launch(cpus, interrupt)?;
     let address = recipe.address();
-    let mut subscriber = Client::connect(address, "claims-subscriber", false)?;
+    let mut subscriber = Client::connect(address, "claims-subscriber", false, patience)?;
     subscriber.send(&subscribe(PacketId::MIN, TOPIC, Qos::AtLeastOnce, VERSION))?;
     subscriber.wait_for(|packet| matches!(packet, Packet::SubAck(_)).then_some(()))?;
     subscriber.leave()?;
@@ -106,8 +111,8 @@ fn put_to_test(recipe: &Recipe<'_>, claim: &mut Claim, setting: &Setting) -> Res
         return Err(Error::Server("still accepts connections after SIGKILL".to_owned()));
     }
     let (_server, _) = recipe.launch(cpus, interrupt)?;
-    let mut subscriber = Client::connect(address, "claims-subscriber", false)?;
-    let arrived = subscriber.receive_until_silence(interrupt)?;
+    let mut subscriber = Client::connect(address, "claims-subscriber", false, patience)?;
+    let arrived = subscriber.receive_until_silence(SILENCE, interrupt)?;
     let kept = arrived.range(..claim.acknowledged).count();
     claim.lost = claim.acknowledged - u64::try_from(kept).unwrap_or_default();
     Ok(())
@@ -116,7 +121,7 @@ fn put_to_test(recipe: &Recipe<'_>, claim: &mut Claim, setting: &Setting) -> Res
 /// Publishes until the server is gone, and counts in `progress`. Returns the number of messages at the front of all that are
 /// acknowledged.
 fn publish(address: SocketAddr, progress: &AtomicU64, interrupt: &Interrupt) -> Result<u64> {
-    let mut publisher = Client::connect(address, "claims-publisher", true)?;
+    let mut publisher = Client::connect(address, "claims-publisher", true, PATIENCE_MIN)?;
     let (mut sent, mut acknowledged) = (0, BTreeSet::new());
     let mut front = 0;
     loop {
@@ -162,22 +167,30 @@ fn number_of(id: u64, front: u64) -> u64 {
 struct Client {
     stream: TcpStream,
     received: Vec<u8>,
+    /// Time that the server may take to answer.
+    patience: Duration,
+    /// Whether the server continues a stored session.
+    has_session: bool,
 }
 
 impl Client {
-    fn connect(address: SocketAddr, client_id: &str, clean_start: bool) -> Result<Self> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(refused)?;
+    fn connect(address: SocketAddr, client_id: &str, clean_start: bool, patience: Duration) -> Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, patience).map_err(refused)?;
         stream.set_nodelay(true).map_err(refused)?;
-        let mut client = Self { stream, received: Vec::new() };
+        let mut client = Self { stream, received: Vec::new(), patience, has_session: false };
         let client_id = Utf8::new(client_id).expect("a client id has letters");
         let mut connect = Connect::new(VERSION, client_id);
         connect.clean_start = clean_start;
         client.send(&to_bytes(connect, VERSION))?;
-        let is_accepted = client.wait_for(|packet| match packet {
-            Packet::ConnAck(answer) => Some(matches!(answer.outcome, Connected::Accepted { .. })),
+        let outcome = client.wait_for(|packet| match packet {
+            Packet::ConnAck(answer) => Some(answer.outcome),
             _ => None,
         })?;
-        if is_accepted { Ok(client) } else { Err(Error::Server("refused a client".to_owned())) }
+        let Connected::Accepted { session_present } = outcome else {
+            return Err(Error::Server("refused a client".to_owned()));
+        };
+        client.has_session = session_present;
+        Ok(client)
     }
 
     fn send(&mut self, bytes: &[u8]) -> Result<()> {
@@ -187,7 +200,7 @@ impl Client {
     /// Sends DISCONNECT, and waits until the server has closed the connection.
     fn leave(mut self) -> Result<()> {
         self.send(&to_bytes(wire::Disconnect::default(), VERSION))?;
-        self.stream.set_read_timeout(Some(PATIENCE)).map_err(refused)?;
+        self.stream.set_read_timeout(Some(PATIENCE_MIN)).map_err(refused)?;
         // A server that does not close it has got the packet all the same.
         let _ = self.stream.read_to_end(&mut Vec::new());
         Ok(())
@@ -196,22 +209,26 @@ impl Client {
     /// Reads packets until one is what is looked for.
     fn wait_for<T>(&mut self, mut wanted: impl FnMut(&Packet<'_>) -> Option<T>) -> Result<T> {
         loop {
-            let packet = self.next_packet(PATIENCE)?;
-            let packet = packet.ok_or_else(|| Error::Server("did not answer within 10 s".to_owned()))?;
+            let limit = self.patience;
+            let packet = self.next_packet(limit)?;
+            let packet = packet.ok_or_else(|| Error::Server(format!("did not answer within {limit:?}")))?;
             if let Some(found) = wanted(&packet_in(&packet, Some(VERSION), Role::Server)?) {
                 return Ok(found);
             }
         }
     }
 
-    /// Acknowledges all messages that come. Returns their numbers.
-    fn receive_until_silence(&mut self, interrupt: &Interrupt) -> Result<BTreeSet<u64>> {
+    /// Acknowledges all messages that come before this time without a message. Returns their numbers.
+    fn receive_until_silence(&mut self, silence: Duration, interrupt: &Interrupt) -> Result<BTreeSet<u64>> {
         let mut arrived = BTreeSet::new();
-        while let Some(packet) = self.next_packet(SILENCE)? {
+        // A server that has just started may still be reading the queue of the session.
+        let mut limit = if self.has_session { self.patience } else { silence };
+        while let Some(packet) = self.next_packet(limit)? {
             interrupt.check()?;
             let Packet::Publish(publish) = packet_in(&packet, Some(VERSION), Role::Server)? else { continue };
             let number = publish.payload.first_chunk().map(|number| u64::from_le_bytes(*number));
             arrived.extend(number);
+            limit = silence;
             if let Delivery::AtLeastOnce { packet_id, .. } = publish.delivery {
                 self.send(&to_bytes(PubAck::new(packet_id, PubAckReason::Success), VERSION))?;
             }
@@ -248,7 +265,49 @@ fn refused(error: io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+
     use super::*;
+
+    #[test]
+    fn a_server_that_starts_slowly_may_answer_slowly() {
+        assert_eq!(patience(60), Duration::from_secs(60));
+        assert_eq!(patience(1), PATIENCE_MIN);
+        // The kernel accepts the connection, and nobody answers.
+        let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let patience = Duration::from_millis(20);
+        let answer = Client::connect(silent.local_addr().unwrap(), "client", false, patience);
+        let error = answer.err().unwrap().to_string();
+        assert!(error.contains("did not answer within 20ms"), "{error}");
+    }
+
+    /// Connects to a server that sends these bytes, and is silent then. Returns the numbers of messages that came in time.
+    fn numbers_from(bytes: &[u8], patience: Duration, silence: Duration) -> Vec<u64> {
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = server.local_addr().unwrap();
+        thread::scope(|scope| {
+            let accepted = scope.spawn(|| {
+                let (mut stream, _) = server.accept().unwrap();
+                stream.write_all(bytes).unwrap();
+                stream
+            });
+            let mut client = Client::connect(address, "client", false, patience).unwrap();
+            let _stream = accepted.join().unwrap();
+            let began = Instant::now();
+            let arrived = client.receive_until_silence(silence, &Interrupt::default()).unwrap();
+            assert!(began.elapsed() < Duration::from_secs(5));
+            arrived.into_iter().collect()
+        })
+    }
+
+    #[test]
+    fn the_first_message_of_a_stored_session_has_the_time_of_a_start() {
+        let (short, long) = (Duration::from_millis(20), Duration::from_secs(10));
+        let (new, stored) = ([0x20, 2, 0, 0], [0x20, 2, 1, 0]);
+        assert_eq!(numbers_from(&stored, short, long), [0; 0]);
+        assert_eq!(numbers_from(&new, long, short), [0; 0]);
+        assert_eq!(numbers_from(&[&stored[..], &message(7)].concat(), long, short), [7]);
+    }
 
     #[test]
     fn an_acknowledgement_belongs_to_the_next_message_with_its_identifier() {

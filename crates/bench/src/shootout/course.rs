@@ -11,8 +11,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::findings::RELAY;
 use super::peer::Peer;
+use super::quantity::RELAY;
 use super::results::{Cell, Measure, Role, Run, Size};
 use super::workload::{Amount, Workload};
 use super::{Setting, results};

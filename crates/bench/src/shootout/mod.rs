@@ -6,15 +6,20 @@
 //!
 //! - `description` reads the file, `peer` starts servers, and `workload` is one test.
 //! - `course` has the rounds, and `claims` kills servers that claim durability.
-//! - `results` are the figures. `statistics` says how far apart figures have to be, and `findings` puts them into words.
+//! - `results` are the figures, `quantity` has their units, and `statistics` says how far apart figures have to be.
+//! - `findings` and `faults` put figures into words.
 //! - `report` makes the pages. `agreement` compares two runs.
 
 mod agreement;
 mod claims;
 mod course;
 mod description;
+mod faults;
 mod findings;
+#[cfg(test)]
+mod fixture;
 mod peer;
+mod quantity;
 mod report;
 mod results;
 mod statistics;

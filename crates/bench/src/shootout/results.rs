@@ -224,11 +224,13 @@ impl Cell {
     pub(super) fn faults(&self) -> Faults {
         let mut faults = Faults::default();
         for run in &self.runs {
-            faults.messages += run.messages + run.warm_up_messages;
-            faults.lost += run.lost;
-            faults.duplicated += run.duplicated;
-            faults.out_of_order += run.out_of_order;
-            faults.unexpected += run.unexpected;
+            faults.add(Faults {
+                messages: run.messages + run.warm_up_messages,
+                lost: run.lost,
+                duplicated: run.duplicated,
+                out_of_order: run.out_of_order,
+                unexpected: run.unexpected,
+            });
         }
         faults
     }
@@ -256,6 +258,14 @@ pub(super) struct Faults {
 }
 
 impl Faults {
+    pub(super) fn add(&mut self, other: Self) {
+        self.messages += other.messages;
+        self.lost += other.lost;
+        self.duplicated += other.duplicated;
+        self.out_of_order += other.out_of_order;
+        self.unexpected += other.unexpected;
+    }
+
     /// Whether there are any that the QoS forbids: at QoS 1, a message may come again.
     pub(super) fn any_at(self, qos: u8) -> bool {
         let repeated = if qos == 1 { 0 } else { self.duplicated };

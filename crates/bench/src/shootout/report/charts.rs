@@ -1,26 +1,15 @@
-//! Charts as SVG. Each server has a colour and a sign of its own, so that colour is never the only difference.
+//! Charts as SVG. Each server has a colour, a mark and dashes of its own, so that colour is never the only difference.
 
 use std::collections::BTreeSet;
 
-use plotters::coord::Shift;
+use plotters::coord::{CoordTranslate, Shift};
 use plotters::prelude::*;
 
-use super::super::findings::{QUANTITIES, ranked};
+use super::super::quantity::{QUANTITIES, milliseconds, ranked};
 use super::super::results::{Measure, Results, Workload};
+use super::signs::{Mark, Sign};
 use crate::error::{Error, Result};
 use crate::figure;
-
-/// Colours that colour-blind readers tell apart (Okabe and Ito, without yellow on white), and grey.
-const COLOURS: [RGBColor; 8] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(86, 180, 233),
-    RGBColor(230, 159, 0),
-    RGBColor(0, 0, 0),
-    RGBColor(119, 119, 119),
-];
 
 const SIZE: (u32, u32) = (860, 400);
 /// Pixels for the names of lines at the right.
@@ -34,8 +23,7 @@ const FONT: (&str, u32) = ("sans-serif", 13);
 /// A line of a chart.
 struct Line {
     name: String,
-    /// Place of the server in the list, which decides its colour.
-    place: usize,
+    sign: Sign,
     points: Vec<(f64, f64)>,
 }
 
@@ -110,7 +98,7 @@ pub(super) fn latency(results: &Results, workload: &Workload, size: usize) -> Re
                     .replace("00 %", " %")
             }
         },
-        y_text: super::super::findings::milliseconds,
+        y_text: milliseconds,
         x_ticks: vec![2.0, 10.0, 100.0, 1_000.0, 10_000.0],
     };
     draw(&axes, &lines).map(Some)
@@ -167,7 +155,7 @@ fn draw_bars(
         .draw()?;
     for (row, (name, estimate)) in bars.iter().enumerate() {
         let bottom = (bars.len() - 1 - row) as f64;
-        let colour = COLOURS[place(results, name) % COLOURS.len()];
+        let Sign { colour, .. } = Sign::of(results, name);
         let bar = [(low, bottom + 0.2), (estimate.mean, bottom + 0.8)];
         chart.draw_series([Rectangle::new(bar, colour.filled())])?;
         let text = figure::quantity(estimate.mean);
@@ -231,36 +219,63 @@ fn draw_lines(
         .draw()?;
     let mut labels = Vec::new();
     for line in lines {
-        let colour = COLOURS[line.place % COLOURS.len()];
-        chart.draw_series(LineSeries::new(line.points.iter().copied(), colour.stroke_width(2)))?;
-        match line.place % 3 {
-            0 => drop(chart.draw_series(line.points.iter().map(|at| Circle::new(*at, 4, colour.filled())))?),
-            1 => drop(
-                chart
-                    .draw_series(line.points.iter().map(|at| TriangleMarker::new(*at, 5, colour.filled())))?,
-            ),
-            _ => drop(
-                chart.draw_series(line.points.iter().map(|at| Cross::new(*at, 4, colour.stroke_width(2))))?,
-            ),
+        let style = line.sign.colour.stroke_width(2);
+        let points = line.points.iter().copied();
+        match line.sign.dash {
+            None => chart.draw_series(LineSeries::new(points, style))?,
+            Some((dash, gap)) => chart.draw_series(DashedLineSeries::new(points, dash, gap, style))?,
+        };
+        for at in &line.points {
+            draw_mark(chart.plotting_area(), *at, line.sign)?;
         }
-        if let Some(last) = line.points.last() {
-            labels.push((chart.backend_coord(last), line.name.clone(), colour));
-        }
+        labels.extend(line.points.last().map(|last| (chart.backend_coord(last), line)));
     }
+    draw_labels(root, labels)?;
+    root.present()?;
+    Ok(())
+}
+
+/// Draws names beside the ends of their lines. Names of lines that end together stand below each other.
+fn draw_labels(
+    root: &DrawingArea<SVGBackend<'_>, Shift>,
+    mut labels: Vec<((i32, i32), &Line)>,
+) -> std::result::Result<(), Box<dyn std::error::Error>> {
     labels.sort_by_key(|(at, ..)| at.1);
     let mut lowest = i32::MIN;
     for ((_, y), ..) in &mut labels {
-        // Names of lines that end together stand below each other.
         *y = (*y).max(lowest);
         lowest = *y + LABEL_STEP;
     }
     let below = lowest - LABEL_STEP - LABELS_END;
-    for ((x, y), name, colour) in labels {
+    for ((x, y), line) in labels {
         let y = y - below.max(0);
-        let style = TextStyle::from(FONT).color(&colour);
-        root.draw(&Text::new(name, (x + 10, y - 7), style))?;
+        // A name that stands below its line is found by the mark.
+        draw_mark(root, (x + 14, y), line.sign)?;
+        let style = TextStyle::from(FONT).color(&line.sign.colour);
+        root.draw(&Text::new(line.name.clone(), (x + 24, y - 7), style))?;
     }
-    root.present()?;
+    Ok(())
+}
+
+/// Draws the mark of a server at a point.
+fn draw_mark<T: CoordTranslate>(
+    area: &DrawingArea<SVGBackend<'_>, T>,
+    at: T::From,
+    Sign { colour, mark, .. }: Sign,
+) -> std::result::Result<(), Box<dyn std::error::Error>>
+where
+    T::From: Clone + 'static,
+{
+    match mark {
+        Mark::Disc => area.draw(&Circle::new(at, 4, colour.filled()))?,
+        Mark::Ring => area.draw(&Circle::new(at, 4, colour.stroke_width(2)))?,
+        Mark::Triangle => area.draw(&TriangleMarker::new(at, 5, colour.filled()))?,
+        Mark::Cross => area.draw(&Cross::new(at, 4, colour.stroke_width(2)))?,
+        Mark::Square => {
+            let corners = [(-4, -4), (4, 4)];
+            area.draw(&(EmptyElement::at(at) + Rectangle::new(corners, colour.filled())))?;
+        }
+    }
     Ok(())
 }
 
@@ -289,7 +304,8 @@ fn marks(axes: &Axes, lines: &[Line]) -> Vec<f64> {
 
 /// A line for each server that has points.
 fn lines(results: &Results, points: impl Fn(&str) -> Vec<(f64, f64)>) -> Vec<Line> {
-    let line = |name: &str| Line { name: name.to_owned(), place: place(results, name), points: points(name) };
+    let line =
+        |name: &str| Line { name: name.to_owned(), sign: Sign::of(results, name), points: points(name) };
     let mut lines: Vec<Line> = results.present().map(|server| line(&server.name)).collect();
     for line in &mut lines {
         // A logarithmic axis has no others.
@@ -299,17 +315,13 @@ fn lines(results: &Results, points: impl Fn(&str) -> Vec<(f64, f64)>) -> Vec<Lin
     lines
 }
 
-fn place(results: &Results, name: &str) -> usize {
-    results.servers.iter().position(|server| server.name == name).unwrap_or_default()
-}
-
 fn drawing(error: impl std::fmt::Display) -> Error {
     Error::Io { doing: "draw a chart".to_owned(), source: std::io::Error::other(error.to_string()) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::findings::tests::results;
+    use super::super::super::fixture::results;
     use super::*;
 
     #[test]

@@ -2,46 +2,53 @@
 
 use std::fmt::Write;
 
-use super::super::findings::{Findings, QUANTITIES};
+use super::super::findings::Findings;
+use super::super::quantity::QUANTITIES;
 use super::super::results::{Claim, Results, Workload};
-use super::{cell_text, charts, legend, machine, quantities, sentence};
+use super::contents::Contents;
+use super::machine::machine;
+use super::tables::{self, CellText, Grid};
+use super::{CLAIMS, LEGEND, SERVERS, charts, closed_loop, is_closed_loop, legend, sentence};
 use crate::error::Result;
-use crate::figure;
 
 const STYLE: &str = include_str!("style.css");
 
-/// The whole report. Defeats of the first server come first.
+/// The whole report. Broken promises and defeats of the first server come first.
 ///
 /// # Errors
 /// If a chart cannot be drawn.
 pub(in super::super) fn html(results: &Results) -> Result<String> {
     let findings = Findings::of(results);
-    let subject = results.present().next().map(|server| server.name.as_str()).unwrap_or_default();
     let mut page = Page::default();
-    page.element("h1", &results.title);
-    page.element("p", &machine(results));
-    page.element("pre", &results.command);
-    page.list(&format!("Where {subject} loses"), &findings.defeats, None);
-    page.list("Messages lost, repeated or out of order", &findings.faults, Some("None."));
-    page.list("Runs that failed", &findings.failures, None);
-    page.list("Order by rate (~ no difference between neighbours)", &findings.rankings, None);
+    if let Some(overview) = tables::overview(results) {
+        page.heading("Overview");
+        page.table(&overview, "overview");
+    }
+    page.heading(LEGEND);
+    for line in legend(results) {
+        page.element("p", line);
+    }
+    for (title, items, or_else) in findings.lists() {
+        page.list(&title, items, or_else);
+    }
     for workload in &results.workloads {
         page.workload(results, workload)?;
     }
     if !results.claims.is_empty() {
         page.claims(&results.claims);
     }
-    page.element("h2", "How to read the tables");
-    for line in legend(results) {
-        page.element("p", line);
-    }
     page.servers(results);
+    let mut top = Page::default();
+    top.element("h1", &results.title);
+    top.element("p", &machine(results));
+    top.element("pre", &results.command);
+    top.contents(&page.contents);
     let title = escaped(&results.title);
     Ok(format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
-         content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n\
-         <body>\n<main>\n{}</main>\n</body>\n</html>\n",
-        page.text
+         content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n<style>\n{STYLE}\
+         </style>\n</head>\n<body>\n<main>\n{}{}</main>\n</body>\n</html>\n",
+        top.text, page.text
     ))
 }
 
@@ -49,6 +56,7 @@ pub(in super::super) fn html(results: &Results) -> Result<String> {
 #[derive(Default)]
 struct Page {
     text: String,
+    contents: Contents,
 }
 
 impl Page {
@@ -60,13 +68,28 @@ impl Page {
         self.text.push_str(html);
     }
 
-    fn list(&mut self, title: &str, items: &[String], or_else: Option<&str>) {
+    /// A heading that the contents name.
+    fn heading(&mut self, title: &str) {
+        let id = self.contents.add(title);
+        self.raw(&format!("<h2 id=\"{}\">{}</h2>\n", escaped(&id), escaped(title)));
+    }
+
+    /// The table of contents.
+    fn contents(&mut self, contents: &Contents) {
+        self.raw("<nav aria-label=\"Contents\"><ul>\n");
+        for (title, id) in contents.entries() {
+            self.raw(&format!("<li><a href=\"#{}\">{}</a></li>\n", escaped(id), escaped(title)));
+        }
+        self.raw("</ul></nav>\n");
+    }
+
+    fn list(&mut self, title: &str, items: &[String], or_else: Option<String>) {
         if items.is_empty() && or_else.is_none() {
             return;
         }
-        self.element("h2", title);
+        self.heading(title);
         if let Some(sentence) = or_else.filter(|_| items.is_empty()) {
-            return self.element("p", sentence);
+            return self.element("p", &sentence);
         }
         self.raw("<ul>\n");
         items.iter().for_each(|item| self.element("li", item));
@@ -74,11 +97,14 @@ impl Page {
     }
 
     fn workload(&mut self, results: &Results, workload: &Workload) -> Result<()> {
-        self.element("h2", &workload.title);
+        self.heading(&workload.title);
         if !workload.text.is_empty() {
             self.element("p", &workload.text);
         }
         self.element("pre", &format!("pondhawk bench {}", workload.bench));
+        if let Some(warning) = closed_loop(workload) {
+            self.element("p", &warning);
+        }
         self.chart(
             charts::rates(results, workload)?,
             &format!("{}: {}", workload.title, QUANTITIES[0].name_in(workload)),
@@ -88,33 +114,39 @@ impl Page {
             &format!("{}: {}", workload.title, QUANTITIES[1].name_in(workload)),
         );
         for (size, heading) in workload.sizes.iter().enumerate() {
-            let title = format!("{}, {}: latency", workload.title, heading.name);
+            let without = if is_closed_loop(workload, size) { " without a schedule" } else { "" };
+            let title = format!("{}, {}: latency{without}", workload.title, heading.name);
             self.chart(charts::latency(results, workload, size)?, &title);
         }
-        self.raw("<div class=\"wide\"><table>\n<tr><th></th>");
-        workload.sizes.iter().for_each(|size| self.element("th", &size.name));
-        self.raw("</tr>\n");
-        for quantity in quantities(workload) {
-            let columns = workload.sizes.len() + 1;
-            self.raw(&format!(
-                "<tr class=\"quantity\"><th colspan=\"{columns}\">{}</th></tr>\n",
-                quantity.name_in(workload)
-            ));
-            for server in results.present() {
+        self.table(&tables::of_workload(results, workload), "figures");
+        Ok(())
+    }
+
+    fn table(&mut self, grid: &Grid, class: &str) {
+        self.raw(&format!("<div class=\"wide\"><table class=\"{class}\">\n"));
+        self.element("caption", &grid.caption);
+        self.raw("<thead><tr><td></td>");
+        grid.headings.iter().for_each(|name| self.header("col", 1, name));
+        self.raw("</tr></thead>\n");
+        for section in &grid.sections {
+            self.raw("<tbody>\n<tr class=\"quantity\">");
+            self.header("rowgroup", grid.headings.len() + 1, &section.title);
+            self.raw("</tr>\n");
+            for (name, cells) in &section.rows {
                 self.raw("<tr>");
-                self.element("th", &server.name);
-                for size in 0..workload.sizes.len() {
-                    let cell = workload.cell(&server.name, size);
-                    self.element(
-                        "td",
-                        &cell.map_or_else(|| "–".to_owned(), |cell| cell_text(workload, cell, quantity)),
-                    );
-                }
+                self.header("row", 1, name);
+                cells.iter().for_each(|cell| self.raw(&data(cell)));
                 self.raw("</tr>\n");
             }
+            self.raw("</tbody>\n");
         }
         self.raw("</table></div>\n");
-        Ok(())
+    }
+
+    /// A cell that names rows or columns.
+    fn header(&mut self, scope: &str, columns: usize, text: &str) {
+        let span = if columns > 1 { format!(" colspan=\"{columns}\"") } else { String::new() };
+        self.raw(&format!("<th scope=\"{scope}\"{span}>{}</th>", escaped(text)));
     }
 
     fn chart(&mut self, svg: Option<String>, title: &str) {
@@ -126,32 +158,17 @@ impl Page {
     }
 
     fn claims(&mut self, claims: &[Claim]) {
-        self.element("h2", "Acknowledged means stored?");
+        self.heading(CLAIMS);
         self.element(
             "p",
-            "Each server that claims durability acknowledges messages of QoS 1 for a lasting session, is killed with \
-             SIGKILL, and starts again. Then its subscriber comes back and counts. SIGKILL is kinder than a power cut.",
+            "Each server that claims durability acknowledges messages of QoS 1 for a lasting session, is \
+             killed with SIGKILL, and starts again. Then its subscriber comes back and counts. SIGKILL is \
+             milder than a power cut.",
         );
-        self.raw(
-            "<div class=\"wide\"><table class=\"claims\">\n<tr><th></th><th>acknowledged</th><th>per second</th>\
-             <th>acknowledged and lost</th><th>claim</th></tr>\n",
-        );
+        self.table(&tables::of_claims(claims), "claims");
         for claim in claims {
-            self.raw("<tr>");
-            self.element("th", &claim.server);
-            let per_sec = figure::quantity(claim.acknowledged as f64 / claim.seconds.max(1e-9));
-            let cells = match &claim.failure {
-                Some(why) => ["–".to_owned(), "–".to_owned(), format!("failed: {why}"), claim.claim.clone()],
-                None => {
-                    [claim.acknowledged.to_string(), per_sec, claim.lost.to_string(), claim.claim.clone()]
-                }
-            };
-            cells.iter().for_each(|cell| self.element("td", cell));
-            self.raw("</tr>\n");
-        }
-        self.raw("</table></div>\n");
-        for claim in claims {
-            self.raw(&format!("<details><summary>Settings of {}</summary>\n", escaped(&claim.server)));
+            self.details(&format!("Claim and settings of {}", claim.server));
+            self.element("p", claim.claim.trim());
             self.element("pre", &claim.command);
             self.raw("<ul>\n");
             claim.settings.iter().for_each(|setting| self.element("li", &sentence(setting)));
@@ -159,8 +176,13 @@ impl Page {
         }
     }
 
+    /// Begins a part that readers can close. It is open, because browsers do not print closed ones.
+    fn details(&mut self, summary: &str) {
+        self.raw(&format!("<details open><summary>{}</summary>\n", escaped(summary)));
+    }
+
     fn servers(&mut self, results: &Results) {
-        self.element("h2", "Servers and their settings");
+        self.heading(SERVERS);
         for server in &results.servers {
             self.element("h3", &server.name);
             if let Some(absence) = &server.absence {
@@ -171,7 +193,7 @@ impl Page {
             self.settings(&server.command, &server.files, &[&server.fairness[..], &server.notes].concat());
             for layered in &server.layers {
                 let title = format!("{}, over {}", server.name, layered.over);
-                self.raw(&format!("<details><summary>{}</summary>\n", escaped(&title)));
+                self.details(&title);
                 let settings = [&layered.fairness[..], &layered.notes].concat();
                 self.settings(&layered.command, &layered.files, &settings);
                 self.raw("</details>\n");
@@ -182,7 +204,7 @@ impl Page {
     fn settings(&mut self, command: &str, files: &[(String, String)], settings: &[String]) {
         self.element("pre", command);
         for (name, content) in files {
-            self.raw(&format!("<details><summary>{}</summary>", escaped(name)));
+            self.details(name);
             self.element("pre", content.trim_end());
             self.raw("</details>\n");
         }
@@ -190,6 +212,12 @@ impl Page {
         settings.iter().for_each(|setting| self.element("li", &sentence(setting)));
         self.raw("</ul>\n");
     }
+}
+
+/// The element of a cell with a figure.
+fn data(CellText { mean, rest, is_best }: &CellText) -> String {
+    let (mean, rest) = (escaped(mean), escaped(rest));
+    if *is_best { format!("<td><b>{mean}</b>{rest}</td>") } else { format!("<td>{mean}{rest}</td>") }
 }
 
 fn escaped(text: &str) -> String {
@@ -212,7 +240,8 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::findings::tests::results;
+    use super::super::super::fixture::{claim, results};
+    use super::super::super::results::Layered;
     use super::*;
 
     #[test]
@@ -224,9 +253,63 @@ mod tests {
     }
 
     #[test]
-    fn defeats_come_first() {
-        let page = html(&results()).unwrap();
-        assert!(page.find("Where mine loses") < page.find("Messages lost"));
+    fn broken_promises_and_defeats_come_first_and_signs_are_explained_before_workloads() {
+        let mut results = results();
+        results.claims = vec![claim("third", 40, 40)];
+        let page = html(&results).unwrap();
+        let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what} is missing in {page}"));
+        let order = [
+            "<nav",
+            "<table class=\"overview\"",
+            "† Messages were lost",
+            "third lost 40 of 40",
+            "<h2 id=\"where-mine-loses\"",
+            "<h2 id=\"messages-lost",
+            "<h2 id=\"loadtest\"",
+        ];
+        assert!(order.windows(2).all(|pair| at(pair[0]) < at(pair[1])), "{page}");
         assert!(page.contains("<svg role=\"img\""));
+    }
+
+    #[test]
+    fn every_link_of_the_contents_has_its_heading() {
+        let page = html(&results()).unwrap();
+        let links: Vec<&str> =
+            page.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+        assert_eq!(links.len(), page.matches("<h2").count());
+        for id in links {
+            assert_eq!(page.matches(&format!("<h2 id=\"{id}\">")).count(), 1, "{id}");
+        }
+    }
+
+    #[test]
+    fn tables_have_captions_and_scopes_and_the_best_mean_is_bold() {
+        let page = html(&results()).unwrap();
+        assert_eq!(page.matches("<table").count(), page.matches("<caption>").count());
+        assert_eq!(
+            page.matches("<th").count(),
+            page.matches("<th scope=").count() + page.matches("<thead").count()
+        );
+        assert!(page.contains("<td><b>200</b> ± 6.35</td>"), "{page}");
+    }
+
+    #[test]
+    fn configurations_are_printed_and_long_tables_may_go_on_over_pages() {
+        let mut results = results();
+        let files = vec![("broker.conf".to_owned(), "queue 0".to_owned())];
+        results.claims = vec![claim("mine", 100, 0)];
+        results.servers[0].files.clone_from(&files);
+        results.servers[0].layers = vec![Layered {
+            over: "tls".into(),
+            command: "command".into(),
+            files,
+            fairness: Vec::new(),
+            notes: Vec::new(),
+        }];
+        let page = html(&results).unwrap();
+        assert_eq!(page.matches("<details open>").count(), 4);
+        assert_eq!(page.matches("<details").count(), 4, "browsers do not print closed parts");
+        let rules = STYLE.split('}').filter(|rule| rule.contains("break-inside"));
+        assert!(rules.clone().count() > 0 && rules.clone().all(|rule| !rule.contains("table")), "{STYLE}");
     }
 }

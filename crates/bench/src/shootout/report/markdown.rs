@@ -1,95 +1,99 @@
 //! The report as Markdown, which reads well on a terminal too.
 
-use super::super::findings::{Findings, Quantity};
+use super::super::findings::Findings;
 use super::super::results::{Claim, Results, Workload};
-use super::{cell_text, legend, machine, quantities, sentence};
-use crate::figure;
+use super::contents::Contents;
+use super::machine::machine;
+use super::tables::{self, CellText, Grid};
+use super::{CLAIMS, LEGEND, SERVERS, closed_loop, legend, sentence};
 use crate::table::{Section, Table};
 
-/// The whole report. Defeats of the first server come first.
+/// The whole report. Broken promises and defeats of the first server come first.
 pub(in super::super) fn markdown(results: &Results) -> String {
     let findings = Findings::of(results);
-    let mut text = format!("# {}\n\n{}\n\n```\n{}\n```\n", results.title, machine(results), results.command);
-    let subject = results.present().next().map(|server| server.name.as_str()).unwrap_or_default();
-    list(&mut text, &format!("Where {subject} loses"), &findings.defeats, None);
-    list(&mut text, "Messages lost, repeated or out of order", &findings.faults, Some("None."));
-    list(&mut text, "Runs that failed", &findings.failures, None);
-    list(&mut text, "Order by rate (~ no difference between neighbours)", &findings.rankings, None);
+    let mut page = Page::default();
+    if let Some(overview) = tables::overview(results) {
+        page.heading("Overview");
+        page.text.push_str(&table(&overview, Vec::new()));
+    }
+    page.heading(LEGEND);
+    let lines: Vec<String> = legend(results).iter().map(|line| line.replace('*', "\\*")).collect();
+    page.text.push_str(&format!("{}\n", lines.join("\n\n")));
+    for (title, items, or_else) in findings.lists() {
+        page.list(&title, items, or_else);
+    }
     for workload in &results.workloads {
-        text.push_str(&format!("\n## {}\n\n", workload.title));
-        if !workload.text.is_empty() {
-            text.push_str(&format!("{}\n\n", workload.text));
-        }
-        text.push_str(&format!("```\npondhawk bench {}\n```\n\n", workload.bench));
-        text.push_str(&table(results, workload).to_string().trim_start().replace("\n\n\n", "\n\n"));
+        page.workload(results, workload);
     }
     if !results.claims.is_empty() {
-        text.push_str("\n## Acknowledged means stored?\n\n");
-        text.push_str(&claims(&results.claims).to_string().trim_start().replace("\n\n\n", "\n\n"));
+        page.heading(CLAIMS);
+        let notes = results.claims.iter().filter(|claim| !claim.claim.is_empty()).map(note);
+        page.text.push_str(&table(&tables::of_claims(&results.claims), notes.collect()));
     }
-    text.push('\n');
-    for line in legend(results) {
-        text.push_str(&format!("{}\n\n", line.replace('*', "\\*")));
-    }
-    servers(&mut text, results);
-    text
+    page.heading(SERVERS);
+    servers(&mut page.text, results);
+    let contents: String =
+        page.contents.entries().map(|(title, id)| format!("- [{title}](#{id})\n")).collect();
+    let (title, machine, command) = (&results.title, machine(results), &results.command);
+    format!("# {title}\n\n{machine}\n\n```\n{command}\n```\n\n{contents}{}", page.text)
 }
 
-fn list(text: &mut String, title: &str, items: &[String], or_else: Option<&str>) {
-    if items.is_empty() && or_else.is_none() {
-        return;
-    }
-    text.push_str(&format!("\n## {title}\n\n"));
-    for item in items {
-        text.push_str(&format!("- {item}\n"));
-    }
-    if let Some(sentence) = or_else.filter(|_| items.is_empty()) {
-        text.push_str(&format!("{sentence}\n"));
-    }
+/// The page below its table of contents, as far as it is written.
+#[derive(Default)]
+struct Page {
+    text: String,
+    contents: Contents,
 }
 
-fn table(results: &Results, workload: &Workload) -> Table {
-    let mut headings = vec![String::new()];
-    headings.extend(workload.sizes.iter().map(|size| size.name.clone()));
-    let section = |quantity: &Quantity| {
-        let row = |name: &String| {
-            let cells = (0..workload.sizes.len()).map(|size| {
-                workload
-                    .cell(name, size)
-                    .map_or_else(|| "–".to_owned(), |cell| cell_text(workload, cell, quantity))
-            });
-            std::iter::once(name.clone()).chain(cells).collect()
-        };
-        Section {
-            title: quantity.name_in(workload),
-            rows: results.present().map(|server| row(&server.name)).collect(),
+impl Page {
+    fn heading(&mut self, title: &str) {
+        self.contents.add(title);
+        self.text.push_str(&format!("\n## {title}\n\n"));
+    }
+
+    fn list(&mut self, title: &str, items: &[String], or_else: Option<String>) {
+        if items.is_empty() && or_else.is_none() {
+            return;
         }
-    };
-    let sections = quantities(workload).into_iter().map(section).collect();
-    Table { title: String::new(), headings, sections, notes: Vec::new() }
+        self.heading(title);
+        for item in items {
+            self.text.push_str(&format!("- {item}\n"));
+        }
+        if let Some(sentence) = or_else.filter(|_| items.is_empty()) {
+            self.text.push_str(&format!("{sentence}\n"));
+        }
+    }
+
+    fn workload(&mut self, results: &Results, workload: &Workload) {
+        self.heading(&workload.title);
+        if !workload.text.is_empty() {
+            self.text.push_str(&format!("{}\n\n", workload.text));
+        }
+        self.text.push_str(&format!("```\npondhawk bench {}\n```\n\n", workload.bench));
+        if let Some(warning) = closed_loop(workload) {
+            self.text.push_str(&format!("{warning}\n\n"));
+        }
+        self.text.push_str(&table(&tables::of_workload(results, workload), Vec::new()));
+    }
 }
 
-fn claims(claims: &[Claim]) -> Table {
-    let headings = ["", "acknowledged before SIGKILL", "per second", "acknowledged and lost"];
-    let row = |claim: &Claim| match &claim.failure {
-        Some(why) => vec![claim.server.clone(), "–".into(), "–".into(), format!("failed: {why}")],
-        None => vec![
-            claim.server.clone(),
-            claim.acknowledged.to_string(),
-            figure::quantity(claim.acknowledged as f64 / claim.seconds.max(1e-9)),
-            claim.lost.to_string(),
-        ],
+/// A table with notes below it.
+fn table(grid: &Grid, notes: Vec<String>) -> String {
+    let mut headings = vec![String::new()];
+    headings.extend(grid.headings.iter().cloned());
+    let row = |(name, cells): &(String, Vec<CellText>)| {
+        std::iter::once(name.clone()).chain(cells.iter().map(cell)).collect()
     };
-    let notes = claims.iter().filter(|claim| !claim.claim.is_empty());
-    Table {
-        title: String::new(),
-        headings: headings.map(str::to_owned).to_vec(),
-        sections: vec![Section {
-            title: "QoS 1, lasting session".into(),
-            rows: claims.iter().map(row).collect(),
-        }],
-        notes: notes.map(note).collect(),
-    }
+    let sections = grid.sections.iter().map(|section| Section {
+        title: section.title.clone(),
+        rows: section.rows.iter().map(row).collect(),
+    });
+    let table = Table { title: String::new(), headings, sections: sections.collect(), notes };
+    table.to_string().trim_start().replace("\n\n\n", "\n\n")
+}
+
+fn cell(CellText { mean, rest, is_best }: &CellText) -> String {
+    if *is_best { format!("**{mean}**{rest}") } else { format!("{mean}{rest}") }
 }
 
 /// The claim of a server, its command, and its settings.
@@ -105,9 +109,9 @@ fn note(claim: &Claim) -> String {
 }
 
 fn servers(text: &mut String, results: &Results) {
-    text.push_str("## Servers and their settings\n");
     for server in &results.servers {
-        text.push_str(&format!("\n### {}\n\n", server.name));
+        let gap = if text.ends_with("\n\n") { "" } else { "\n" };
+        text.push_str(&format!("{gap}### {}\n\n", server.name));
         if let Some(absence) = &server.absence {
             text.push_str(&format!("Not measured: {absence}.\n"));
             continue;
@@ -140,16 +144,48 @@ fn servers(text: &mut String, results: &Results) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::findings::tests::results;
+    use super::super::super::fixture::{claim, results};
     use super::*;
 
+    fn at(text: &str, what: &str) -> usize {
+        text.find(what).unwrap_or_else(|| panic!("{what} is missing in {text}"))
+    }
+
     #[test]
-    fn defeats_come_first_and_every_figure_has_its_command() {
+    fn broken_promises_and_defeats_come_first_and_every_figure_has_its_command() {
+        let mut results = results();
+        results.claims = vec![claim("third", 40, 40)];
+        let text = markdown(&results);
+        let order = [
+            "\n## Overview",
+            "\n## Acknowledged messages lost",
+            "third lost 40 of 40",
+            "\n## Where mine loses",
+            "\n## Messages lost",
+            "\n## loadtest",
+            "pondhawk bench loadtest --conns 100,500",
+            "900 ± 0 †",
+            "setting: reason",
+        ];
+        assert!(order.windows(2).all(|pair| at(&text, pair[0]) < at(&text, pair[1])), "{text}");
+        assert!(at(&text, "failed |") < at(&text, "setting: reason"));
+    }
+
+    #[test]
+    fn signs_are_explained_before_the_first_workload_and_the_best_mean_is_bold() {
+        let mut results = results();
+        results.workloads[0].cells[1].runs[0].generator_busy = 1.0;
+        let text = markdown(&results);
+        assert!(at(&text, "\\* The generator") < at(&text, "\n## loadtest"));
+        assert!(text.contains(" **200** ± 6.35 * |"), "{text}");
+    }
+
+    #[test]
+    fn the_contents_name_every_heading() {
         let text = markdown(&results());
-        let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what} is missing in {text}"));
-        assert!(at("## Where mine loses") < at("## Messages lost"));
-        assert!(at("pondhawk bench loadtest --conns 100,500") < at("| mine "));
-        assert!(at("| other") < at("900 ± 0 †"));
-        assert!(at("failed") < at("setting: reason"));
+        let headings = text.lines().filter_map(|line| line.strip_prefix("## "));
+        let contents = text.lines().filter_map(|line| line.strip_prefix("- [")?.split("](#").next());
+        assert_eq!(headings.collect::<Vec<_>>(), contents.collect::<Vec<_>>());
+        assert!(text.contains("- [How to read the tables](#how-to-read-the-tables)"), "{text}");
     }
 }

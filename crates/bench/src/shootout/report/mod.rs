@@ -1,34 +1,30 @@
 //! Reports of a shoot-out: Markdown, and one HTML file with charts.
+//!
+//! `tables` has the texts of all tables, `contents` the ids of headings, and `signs` the colours of servers.
 
 mod charts;
+mod contents;
 mod html;
+mod machine;
 mod markdown;
+mod signs;
+mod tables;
 
 pub(super) use self::html::html;
 pub(super) use self::markdown::markdown;
 
-use super::findings::{QUANTITIES, Quantity};
-use super::results::{Cell, Measure, Results, Workload};
+use super::faults::in_words;
+use super::quantity::{Quantity, best};
+use super::results::{Cell, Measure, Results, Role, Workload};
 
-/// Marks a rate that the generator may have limited.
-const BOUND: &str = " *";
+/// Heading of the explanations of signs.
+const LEGEND: &str = "How to read the tables";
 
-/// The text of a cell: the mean with half of its interval, and faults, if there are any.
-fn cell_text(workload: &Workload, cell: &Cell, quantity: &Quantity) -> String {
-    if let Some(why) = &cell.skipped {
-        return format!("({why})");
-    }
-    let Some(estimate) = cell.estimate(quantity.measure) else {
-        return if cell.failure().is_some() { "failed".to_owned() } else { "–".to_owned() };
-    };
-    let half = (estimate.high - estimate.low) / 2.0;
-    let spread = if estimate.count > 1 { format!(" ± {}", (quantity.text)(half)) } else { String::new() };
-    let is_of_generator =
-        matches!(quantity.measure, Measure::MessagesPerSec | Measure::CompletionSecs | Measure::Latency(_));
-    let bound = if is_of_generator && cell.is_bound_by_generator() { BOUND } else { "" };
-    let faults = if workload.is_sound(cell) { "" } else { " †" };
-    format!("{}{spread}{bound}{faults}", (quantity.text)(estimate.mean))
-}
+/// Heading of the checks of durability.
+const CLAIMS: &str = "Acknowledged means stored?";
+
+/// Heading of the settings.
+const SERVERS: &str = "Servers and their settings";
 
 /// A setting or a note of a server as a sentence.
 fn sentence(text: &str) -> String {
@@ -36,22 +32,29 @@ fn sentence(text: &str) -> String {
     if text.ends_with('.') { text.to_owned() } else { format!("{text}.") }
 }
 
-/// The quantities that a workload has figures of, or the first one, whose cells then say why there are none.
-fn quantities(workload: &Workload) -> Vec<&'static Quantity> {
-    let has =
-        |quantity: &&Quantity| workload.cells.iter().any(|cell| cell.estimate(quantity.measure).is_some());
-    let known: Vec<_> = QUANTITIES.iter().filter(has).collect();
-    if known.is_empty() { QUANTITIES.iter().take(1).collect() } else { known }
-}
-
 /// The explanations of the signs in tables.
 fn legend(results: &Results) -> Vec<&'static str> {
     let workloads = || results.workloads.iter();
     let cells = || workloads().flat_map(|workload| &workload.cells);
     let mut legend = vec![
-        "Mean of the rounds ± half of the interval that contains the true mean with 95 % (Student's distribution). Two \
-         figures differ if their intervals do not overlap. The runs of all servers are interleaved.",
+        "Mean of the rounds ± half of the interval that contains the true mean with 95 % (Student's \
+         distribution), in one unit. Two figures differ if their intervals do not overlap. The runs of all \
+         servers are interleaved.",
     ];
+    if tables::overview(results).is_some() {
+        legend.push("In the overview, ± is the standard deviation of the rounds.");
+    }
+    let has_best = |workload: &Workload, quantity: &Quantity| {
+        (0..workload.sizes.len()).any(|size| best(results, workload, size, quantity).is_some())
+    };
+    if workloads()
+        .any(|workload| tables::quantities(workload).iter().any(|quantity| has_best(workload, quantity)))
+    {
+        legend.push(
+            "Bold: the best mean of a broker without faults, in columns in which servers are compared. The \
+             relay is no broker. The intervals say whether the next server differs.",
+        );
+    }
     if cells().any(Cell::is_bound_by_generator) {
         legend.push(
             "* The generator was over 90 % busy in a run: the figure may be its limit, not the server's.",
@@ -64,26 +67,45 @@ fn legend(results: &Results) -> Vec<&'static str> {
     legend
 }
 
-/// The machine in one sentence.
-fn machine(results: &Results) -> String {
-    let machine = &results.machine;
-    let of = |what: &str, cpus: &Option<String>| {
-        cpus.as_ref().map_or(String::new(), |cpus| format!(", {what} on processor {cpus}"))
-    };
-    format!(
-        "{} processors ({}), {} of memory, Linux {}, data on {}{}{}; {:.0} minutes in all; generator: pondhawk {}.{}",
-        machine.processors,
-        machine.processor,
-        crate::figure::bytes(machine.memory_bytes as f64),
-        machine.kernel,
-        machine.file_system,
-        of("servers", &machine.server_cpus),
-        of("generator", &machine.generator_cpus),
-        (results.seconds / 60.0).ceil(),
-        machine.generator,
-        results
-            .interruption
-            .as_ref()
-            .map_or(String::new(), |why| format!(" It did not run to its end: {why}."))
-    )
+/// Whether the latency at a size was measured without a schedule.
+fn is_closed_loop(workload: &Workload, size: usize) -> bool {
+    let has_latency = |cell: &Cell| cell.size == size && cell.estimate(Measure::Latency(5_000)).is_some();
+    let heading = &workload.sizes[size];
+    heading.role == Role::Load && !heading.is_paced && workload.cells.iter().any(has_latency)
+}
+
+/// A warning, if a workload has latency that was measured without a schedule.
+fn closed_loop(workload: &Workload) -> Option<String> {
+    let sizes = 0..workload.sizes.len();
+    let columns: Vec<usize> = sizes.filter(|size| is_closed_loop(workload, *size)).collect();
+    let columns = in_words(workload, &columns)?;
+    Some(format!(
+        "Latency without a schedule ({columns}): each client waits for an answer before its next request. A \
+         stall of the server delays one request of each client only, and many quick answers hide it. Do not \
+         compare these figures with latency on schedule."
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fixture::results;
+    use super::*;
+
+    #[test]
+    fn latency_without_a_schedule_has_a_warning() {
+        let mut results = results();
+        assert_eq!(closed_loop(&results.workloads[0]), None, "no latency was measured");
+        for cell in results.workloads[0].cells.iter_mut().filter(|cell| cell.server == "mine") {
+            cell.runs.iter_mut().for_each(|run| run.latency_ms = vec![(50.0, 1.0)]);
+        }
+        let warning = closed_loop(&results.workloads[0]).unwrap();
+        assert!(warning.starts_with("Latency without a schedule (in all columns): "), "{warning}");
+        results.workloads[0].sizes[0].is_paced = true;
+        let warning = closed_loop(&results.workloads[0]).unwrap();
+        assert!(warning.starts_with("Latency without a schedule (500 connections): "), "{warning}");
+        let pages = [markdown(&results), html(&results).unwrap()];
+        assert!(pages.iter().all(|page| page.contains(&warning)));
+        results.workloads[0].sizes[1].role = Role::Control;
+        assert_eq!(closed_loop(&results.workloads[0]), None);
+    }
 }
