@@ -34,7 +34,41 @@ pub(crate) fn difference(filter: &str, topic: TopicName<'_>) -> Option<String> {
     if fits(&plain.replace(['.', '\\'], "/"), &name.replace(['.', '\\'], "/")) {
         return Some("levels are separated by / and nothing else".to_owned());
     }
-    levels(plain, name, &fits)
+    if let Some(difference) = names_of_groups(filter, plain, name, &fits) {
+        return Some(difference);
+    }
+    beginnings(plain, name, &fits).or_else(|| levels(plain, name, &fits))
+}
+
+/// Shared subscriptions without a name of the group, or in the words of another broker.
+fn names_of_groups(
+    filter: &str,
+    plain: &str,
+    name: &str,
+    fits: &impl Fn(&str, &str) -> bool,
+) -> Option<String> {
+    let whole = filter.strip_prefix("$share/").filter(|whole| fits(whole, name));
+    if let Some((group, _)) = whole.and_then(|whole| whole.split_once('/')) {
+        return Some(format!("{group} is the name of the group here, and {plain} the filter"));
+    }
+    let queue = plain.strip_prefix("$queue/").filter(|queue| fits(queue, name))?;
+    Some(format!("$queue has no meaning here: $share/GROUP/{queue} shares a subscription"))
+}
+
+/// A first level that only one of both has, such as the mount point of a listener.
+fn beginnings(plain: &str, name: &str, fits: &impl Fn(&str, &str) -> bool) -> Option<String> {
+    let of = |text: &str| text.split_once('/').map(|(first, rest)| (first.to_owned(), rest.to_owned()));
+    let begins_with_name = |filter: &str| !filter.starts_with(['+', '#']);
+    if let Some((first, rest)) = of(plain)
+        && begins_with_name(plain)
+        && begins_with_name(&rest)
+        && fits(&rest, name)
+    {
+        return Some(format!("the filter begins with {first}/, and the topic does not"));
+    }
+    let (first, rest) = of(name)?;
+    (begins_with_name(plain) && fits(plain, &rest))
+        .then(|| format!("the topic begins with {first}/, and the filter does not"))
 }
 
 fn slashes(plain: &str, name: &str, fits: &impl Fn(&str, &str) -> bool) -> Option<&'static str> {
@@ -107,6 +141,14 @@ mod tests {
             ("pond/+/leg", "pond/frog", "the topic has 2 levels, and the filter 3"),
             ("pond/frogs/+", "pond/frog/leg", "level 2 is frog"),
             ("$share/g/Pond/+", "pond/frog", "capital"),
+            ("$share/pond/frog", "pond/frog", "pond is the name of the group"),
+            ("$share/pond/+/leg", "pond/frog/leg", "and +/leg the filter"),
+            ("$queue/pond/+", "pond/frog", "$share/GROUP/pond/+"),
+            ("house/pond/+", "pond/frog", "the filter begins with house/"),
+            ("pond/#", "house/pond/frog", "the topic begins with house/"),
+            ("$share/g/pond/+", "house/pond/frog", "the topic begins with house/"),
+            ("pond\\frog", "pond/frog", "separated by /"),
+            ("pond/frog/*", "pond/frog/leg/toe", "# for all that follow"),
         ] {
             let topic = TopicName::new(name).expect("a name");
             let found = difference(filter, topic).unwrap_or_default();
@@ -116,9 +158,15 @@ mod tests {
 
     #[test]
     fn filters_of_something_else_are_not_named() {
-        for (filter, name) in
-            [("lake/#", "pond/frog"), ("pond/toad", "pond/frog"), ("a", "b"), ("a/b/c/d", "a")]
-        {
+        for (filter, name) in [
+            ("lake/#", "pond/frog"),
+            ("lake/+", "pond"),
+            ("$share/g/lake", "pond"),
+            ("+/leg", "pond/frog/leg"),
+            ("pond/toad", "pond/frog"),
+            ("a", "b"),
+            ("a/b/c/d", "a"),
+        ] {
             assert_eq!(difference(filter, TopicName::new(name).expect("a name")), None, "{filter} {name}");
         }
     }

@@ -101,6 +101,8 @@ impl Listener {
 pub struct Queue {
     /// Maximum number of messages that wait for one session.
     pub messages_max: usize,
+    /// Maximum size of these messages, in bytes.
+    pub bytes_max: usize,
     /// The rule for a full queue, as the configuration writes it.
     pub when_full: &'static str,
 }

@@ -36,7 +36,9 @@ mod subscribe;
 mod sys;
 mod wheel;
 
-pub use ask::{Answer, ClientFacts, FILTERS_PER_ANSWER, PLACES_PER_ANSWER, Question, SubscriptionFacts};
+pub use ask::{
+    Answer, ClientFacts, ClientLimits, FILTERS_PER_ANSWER, PLACES_PER_ANSWER, Question, SubscriptionFacts,
+};
 pub use control::{ControlAnswer, ControlBusy, ControlRequest};
 pub use counters::{Counter, Counters, Totals};
 pub use dismissal::Dismissal;

@@ -725,9 +725,10 @@ keys! {
     /// The HTTP server for operators: health, metrics, and the API. One thread serves it, beside those that carry messages.
     /// Without `address` there is no such server. docs/OPERATIONS.md shows its use.
     pub struct Admin = "[admin]", applies Restart, given() {
-        /// The host and port of the server, such as `127.0.0.1:9883`. On a loopback address, a token is made at each start if no
-        /// token file is given, and written into `data_dir`. Another address needs `admin_token_file`, because other machines
-        /// reach it. The server does not encrypt: leave that to a proxy on the same machine.
+        /// The host and port of the server, such as `127.0.0.1:9883`. On a loopback address, a token is made if no token file is
+        /// given. It is kept in `data_dir`, and without `data_dir` it is printed at each start. Another address needs
+        /// `admin_token_file`, because other machines reach it. The server does not encrypt: leave that to a proxy on the same
+        /// machine.
         address: Option<ListenAddress> { kind: OrOff<Address>, default: None }
         /// The file with the tokens of people and programs that may look at everything, one on a line. A token has at least 16
         /// characters. Lines that begin with `#` are comments.

@@ -120,7 +120,8 @@ fn queue(config: &Config) -> Queue {
         QueueFull::DropNewest => "drop-newest",
     };
     let messages_max = usize::try_from(config.sessions.queue_messages).unwrap_or(usize::MAX);
-    Queue { messages_max, when_full }
+    let bytes_max = usize::try_from(config.sessions.queue_bytes).unwrap_or(usize::MAX);
+    Queue { messages_max, bytes_max, when_full }
 }
 
 /// The files with tokens.

@@ -1,9 +1,8 @@
 //! Clients: lists, one in detail, the end of a connection and of a session.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use base::{ConnectionId, Interest, Level, Place, Principal};
+use base::{ConnectionId, Interest, Level, Place};
 use broker::ClientFacts;
 use ledger::{Ended, FoundClient, OperatorAnswer, SessionFacts};
 use net::Link;
@@ -208,13 +207,12 @@ async fn find(shared: &Shared, client_id: &str) -> Result<FoundClient, Failure> 
     found.ok_or_else(|| Failure::not_found(format!("there is no client {client_id}")))
 }
 
-/// The facts about a client that an explanation needs.
+/// The facts about a client that an explanation needs: at least one of both parts.
 pub(crate) struct Look {
-    pub(crate) principal: Arc<Principal>,
-    /// The level of its output, if it is connected.
-    pub(crate) level: Option<Level>,
-    /// Messages that wait for it, in its queue or behind its window.
-    pub(crate) waiting: usize,
+    /// The client, if it is connected.
+    pub(crate) client: Option<ClientFacts>,
+    /// Its session, if the session outlives the connection.
+    pub(crate) session: Option<SessionFacts>,
 }
 
 /// Looks at a client. `None` if the broker does not know it.
@@ -224,14 +222,11 @@ pub(crate) async fn look(shared: &Shared, client_id: &str) -> Result<Option<Look
         unreachable!("it answers its question")
     };
     let Some(FoundClient { place, session }) = found else { return Ok(None) };
-    let queued = session.as_ref().map_or(0, |session| session.queued_messages);
-    if let Some(place) = place
-        && let Some((client, _)) = facts(shared, place).await?
-    {
-        let waiting = queued + client.waiting_messages;
-        return Ok(Some(Look { principal: client.principal, level: Some(client.level), waiting }));
-    }
-    Ok(session.map(|session| Look { principal: session.principal, level: None, waiting: queued }))
+    let client = match place {
+        Some(place) => facts(shared, place).await?.map(|(client, _)| client),
+        None => None,
+    };
+    Ok((client.is_some() || session.is_some()).then_some(Look { client, session }))
 }
 
 async fn facts(shared: &Shared, place: Place) -> Result<Option<(ClientFacts, Option<Link>)>, Failure> {
