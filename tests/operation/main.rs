@@ -7,6 +7,7 @@ mod bans;
 mod busiest;
 mod descriptors;
 mod drain;
+mod explain;
 mod include;
 mod limits;
 mod listeners;

@@ -104,17 +104,15 @@ pub(super) fn in_words(workload: &Workload, columns: &[usize]) -> Option<String>
         None => return Some(sizes[first].name.clone()),
     };
     let grows = || sizes.windows(2).all(|pair| pair[0].connections < pair[1].connections);
-    match () {
-        () if columns.len() == sizes.len() => Some("in all columns".to_owned()),
-        () if columns.len() == sizes.len() - first && grows() => {
-            Some(format!("from {} on", sizes[first].name))
-        }
-        () => {
-            let front: Vec<&str> =
-                std::iter::once(&first).chain(middle).map(|column| &*sizes[*column].name).collect();
-            Some(format!("{} and {}", front.join(", "), sizes[last].name))
-        }
+    if columns.len() == sizes.len() {
+        return Some("in all columns".to_owned());
     }
+    if columns.len() == sizes.len() - first && grows() {
+        return Some(format!("from {} on", sizes[first].name));
+    }
+    let front: Vec<&str> =
+        std::iter::once(&first).chain(middle).map(|column| &*sizes[*column].name).collect();
+    Some(format!("{} and {}", front.join(", "), sizes[last].name))
 }
 
 #[cfg(test)]

@@ -67,22 +67,16 @@ pub(crate) const LISTENERS: Columns =
 pub(crate) fn busiest(list: &str) -> Columns {
     match list {
         "receivers" => &[
-            ("name", "CLIENT"),
+            ("name", "NAME"),
             ("bytes", "BYTES"),
             ("bytes_per_second", "PER SECOND"),
             ("uncertain", "UNCERTAIN"),
         ],
-        "connects" => &[("name", "CLIENT"), ("connections", "CONNECTIONS"), ("uncertain", "UNCERTAIN")],
-        "refusals" => &[("name", "ADDRESS"), ("connections", "REFUSED"), ("uncertain", "UNCERTAIN")],
-        "publishers" => &[
-            ("name", "CLIENT"),
-            ("messages", "MESSAGES"),
-            ("messages_per_second", "PER SECOND"),
-            ("bytes", "BYTES"),
-            ("uncertain", "UNCERTAIN"),
-        ],
+        "connects" | "refusals" => {
+            &[("name", "NAME"), ("connections", "CONNECTIONS"), ("uncertain", "UNCERTAIN")]
+        }
         _ => &[
-            ("name", "TOPIC"),
+            ("name", "NAME"),
             ("messages", "MESSAGES"),
             ("messages_per_second", "PER SECOND"),
             ("bytes", "BYTES"),

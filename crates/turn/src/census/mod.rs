@@ -12,6 +12,7 @@
 
 mod sketch;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -31,8 +32,11 @@ const EXACT_PER_SECOND: u32 = 1_000;
 const SAMPLED_ONE_OF: u64 = 64;
 /// The time that a window counts.
 const WINDOW_MS: u64 = 60_000;
-/// Maximum number of writes of a turn that are counted.
-const WRITES_PER_TURN: usize = 64;
+/// Maximum number of writes of a turn that are counted: more than are all counted in a second, or those of the last
+/// connections would never be.
+const WRITES_PER_TURN: usize = 1_024;
+/// Maximum number of changes of the topic within a read that are counted. A read may have thousands of short packets.
+const TOPICS_PER_READ: usize = 256;
 /// Levels of a topic that have a branch of their own.
 const BRANCH_LEVELS: usize = 2;
 
@@ -184,7 +188,8 @@ impl Census {
     /// The brain is done with these whole packets of a client.
     fn read(&mut self, weight: u64, publisher: &Publisher<'_>, mut packets: &[u8]) {
         let mut all = (0, 0);
-        let mut run: Option<(String, u64, u64)> = None;
+        let mut run = Run::default();
+        let mut topics = 0;
         while let Some(len) = packets::len(packets, &[]) {
             let (packet, behind) = packets.split_at(len);
             packets = behind;
@@ -193,35 +198,48 @@ impl Census {
             }
             let bytes = len as u64;
             all = (all.0 + 1, all.1 + bytes);
-            let Some(topic) = publisher.topic(packet) else { continue };
-            match &mut run {
-                Some((name, count, sum)) if *name == topic => {
-                    *count += 1;
-                    *sum += bytes;
-                }
-                other => {
-                    if let Some(run) = other.replace((topic, 1, bytes)) {
-                        self.add_topic(weight, &run);
-                    }
+            let Some(sent) = packets::topic(packet, &[]) else { continue };
+            if sent.is_empty() || sent != run.sent {
+                self.add_topic(weight, &run);
+                run = Run::default();
+                topics += 1;
+                if topics <= TOPICS_PER_READ
+                    && let Some(topic) = publisher.topic(&sent, packet)
+                {
+                    run = Run { sent, topic, ..run };
                 }
             }
+            run.count += 1;
+            run.bytes += bytes;
         }
-        if let Some(run) = run {
-            self.add_topic(weight, &run);
-        }
+        self.add_topic(weight, &run);
         if all.0 > 0 {
             self.reads.counted = self.reads.counted.saturating_add(u32::try_from(all.0).unwrap_or(u32::MAX));
             self.add(CensusList::Publishers, publisher.client_id, weight * all.0, weight * all.1);
         }
     }
 
-    fn add_topic(&mut self, weight: u64, (topic, count, bytes): &(String, u64, u64)) {
+    fn add_topic(&mut self, weight: u64, Run { topic, count, bytes, .. }: &Run<'_>) {
+        if topic.is_empty() {
+            return;
+        }
         let (count, bytes) = (weight * count, weight * bytes);
         self.add(CensusList::Topics, topic, count, bytes);
         for (end, _) in topic.match_indices('/').take(BRANCH_LEVELS) {
             self.add(CensusList::Branches, &format!("{}/#", &topic[..end]), count, bytes);
         }
     }
+}
+
+/// Packets in a row with the same topic.
+#[derive(Default)]
+struct Run<'a> {
+    /// The topic as the packets have it. Empty with an alias.
+    sent: Cow<'a, str>,
+    /// The whole topic. Empty if the packets are not counted by topic.
+    topic: String,
+    count: u64,
+    bytes: u64,
 }
 
 /// The sender of packets that were read.
@@ -234,11 +252,10 @@ struct Publisher<'a> {
 }
 
 impl Publisher<'_> {
-    /// The whole topic of a PUBLISH packet.
-    fn topic(&self, packet: &[u8]) -> Option<String> {
-        let name = packets::topic(packet, &[])?;
-        if !name.is_empty() {
-            return Some([self.mount, &name].concat());
+    /// The whole topic of a PUBLISH packet, whose own topic may be empty.
+    fn topic(&self, sent: &str, packet: &[u8]) -> Option<String> {
+        if !sent.is_empty() {
+            return Some([self.mount, sent].concat());
         }
         let alone = packets::without_payload(packet, &[])?;
         let decoded = decode(&alone, self.version, &Limits::default()).ok()?;

@@ -1,8 +1,8 @@
 //! The machine and the time of a shoot-out.
 
-use super::super::results::Results;
+use jiff::Timestamp;
 
-const SECS_PER_DAY: u64 = 86_400;
+use super::super::results::Results;
 
 /// Time and machine in two sentences.
 pub(super) fn machine(results: &Results) -> String {
@@ -32,27 +32,8 @@ pub(super) fn machine(results: &Results) -> String {
 
 /// Date and time in UTC of these seconds since 1970, as `2026-11-29 06:22`.
 fn date(seconds: u64) -> String {
-    let (mut day, second) = (seconds / SECS_PER_DAY, seconds % SECS_PER_DAY);
-    let mut year = 1970;
-    while day >= year_days(year) {
-        day -= year_days(year);
-        year += 1;
-    }
-    let february = year_days(year) - 337;
-    let mut month = 1;
-    for days in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30] {
-        if day < days {
-            break;
-        }
-        day -= days;
-        month += 1;
-    }
-    format!("{year}-{month:02}-{:02} {:02}:{:02}", day + 1, second / 3_600, second / 60 % 60)
-}
-
-fn year_days(year: u64) -> u64 {
-    let is_leap = year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
-    if is_leap { 366 } else { 365 }
+    let start = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    start.map_or_else(|| format!("second {seconds}"), |start| start.strftime("%Y-%m-%d %H:%M").to_string())
 }
 
 #[cfg(test)]

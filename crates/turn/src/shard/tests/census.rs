@@ -31,3 +31,17 @@ fn packets_are_counted_with_their_topics_also_behind_connect_and_before_disconne
     // CONNACK and PINGRESP.
     assert_eq!(counts(&bench, CensusList::Receivers).len(), 1);
 }
+
+#[test]
+fn the_topics_of_a_read_are_counted_up_to_a_bound_and_its_messages_all() {
+    let mut bench = Bench::new(Bounds::default());
+    bench.peer.put(CONNECT);
+    bench.wake(READABLE);
+    let subscriber = bench.subscriber();
+    bench.let_in(subscriber);
+    // Two topics in turn: each packet changes the topic.
+    bench.peer.put(&b"\x30\x03\0\x01a\x30\x03\0\x01b".repeat(500));
+    bench.wake(READABLE);
+    assert_eq!(counts(&bench, CensusList::Topics), [("a".into(), 128, 640), ("b".into(), 128, 640)]);
+    assert_eq!(counts(&bench, CensusList::Publishers), [("c".into(), 1_000, 5_000)]);
+}
