@@ -1,7 +1,9 @@
 //! The server for operators: health, metrics, the API, and what it refuses.
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::time::Duration;
 
 use pondhawk_tests::packet::Connect;
@@ -20,7 +22,7 @@ pub(super) struct Server {
 /// An answer of the server, with its status, its head and its body.
 pub(super) struct Answer {
     pub(super) status: u16,
-    head: String,
+    pub(super) head: String,
     pub(super) body: String,
 }
 
@@ -42,6 +44,25 @@ impl Server {
         Self { address: address.expect("an address"), token }
     }
 
+    /// The server of a broker with a token for each role: those of an admin, an operator and a viewer. `files` is a directory for
+    /// the tokens.
+    pub(super) fn with_roles(shards: u16, settings: &str, files: &Path) -> (Broker, [Self; 3]) {
+        let roles = ["admin", "operator", "viewer"];
+        let token = |role: &str| format!("{role}-0123456789abcdef");
+        let mut admin = "[admin]\naddress = \"127.0.0.1:0\"\n".to_owned();
+        for role in roles {
+            let path = files.join(role);
+            fs::write(&path, format!("# {role}\n{} {role} of the night\n", token(role))).expect("it is ours");
+            admin.push_str(&format!("{role}_token_file = {path:?}\n"));
+        }
+        let settings = format!("{settings}\n{admin}");
+        let broker = Broker::start(&Options { shards, settings, ..Options::default() });
+        let line = broker.wait_for_log("admin server on http://");
+        let address = line.split("http://").nth(1).expect("an address").trim().to_owned();
+        let servers = roles.map(|role| Self::with(&address, &token(role)));
+        (broker, servers)
+    }
+
     /// The server at an address, with a token for it.
     pub(super) fn with(address: &str, token: &str) -> Self {
         Self { address: address.parse().expect("an address"), token: token.to_owned() }
@@ -56,7 +77,7 @@ impl Server {
         &self.token
     }
 
-    fn with_token(&self, token: &str) -> Self {
+    pub(super) fn with_token(&self, token: &str) -> Self {
         Self { address: self.address, token: token.to_owned() }
     }
 
@@ -145,7 +166,7 @@ impl Server {
     }
 }
 
-fn broker(settings: &str) -> (Broker, Server) {
+pub(super) fn broker(settings: &str) -> (Broker, Server) {
     let settings = format!("[admin]\naddress = \"127.0.0.1:0\"\n{settings}");
     let broker = Broker::start(&Options { shards: 2, settings, ..Options::default() });
     let server = Server::of(&broker);
@@ -339,47 +360,6 @@ fn the_api_is_there_on_the_command_line() {
     assert_eq!((is_done, text.as_str()), (false, "error: there is no client toad\n"));
     let (_, text) = run(&["explain", "--publisher", "toad", "--topic", "a", "--subscriber", "frog"]);
     assert!(text.ends_with("=> not delivered (no_matching_filter)\n"), "{text}");
-}
-
-/// The page and its script come without a token, and have nothing of the broker in them.
-#[test]
-fn the_dashboard_comes_without_a_token_and_asks_for_one() {
-    let (_broker, server) = broker("");
-    let stranger = server.with_token("");
-    for (path, kind) in [("/", "text/html"), ("/app.js", "text/javascript"), ("/style.css", "text/css")] {
-        let answer = stranger.get(path);
-        assert_eq!(answer.status, 200, "{path}");
-        assert!(answer.head.contains(&format!("content-type: {kind}")), "{}", answer.head);
-        assert!(answer.head.contains("script-src 'self'"), "{}", answer.head);
-        assert!(
-            !answer.body.contains("http://") && !answer.body.contains("https://"),
-            "{path} works offline"
-        );
-    }
-}
-
-/// Every view, in a wide and in a narrow window, with data and with an error, and texts of clients that look like markup.
-/// `PONDHAWK_PICTURES` names a directory for a picture of each.
-#[test]
-fn every_view_of_the_dashboard_shows_its_data_in_a_browser() {
-    let (broker, server) = broker("");
-    let mut frog = broker.client(Version::V5, "frog/1");
-    frog.subscribe("pond/#");
-    let body = json!({ "topic": "pond/x", "payload": "<b>croak</b>", "retain": true });
-    assert_eq!(server.publish(&body).status, 200);
-    until("it is retained", || (server.get("/api/v1/retained/pond%2Fx").status == 200).then_some(()));
-    let _hostile = broker.client(Version::V5, "<img src=x onerror=document.title='gone'>");
-    crate::queues::leave_messages(&broker, &server);
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/operation/dashboard/look.mjs");
-    let mut node = pondhawk_tests::node();
-    let profile = tempfile::tempdir().expect("a directory");
-    node.args(["--experimental-websocket", script]).arg(profile.path());
-    node.arg(format!("http://{}/", server.address)).arg(&server.token);
-    node.args(std::env::var_os("PONDHAWK_PICTURES"));
-    let output = node.output().expect("Node.js is there");
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 29);
 }
 
 #[test]

@@ -202,6 +202,7 @@ fn identities(watcher: &Watcher) -> Vec<Figure> {
         "dropped/budget",
         "dropped/too_large",
         "dropped/expired",
+        "dropped/not_authorized",
     ];
     const LEDGER: &[&str] = &[
         "account/queues/acknowledged",

@@ -16,6 +16,8 @@ pub(crate) struct Answer {
     body: Bytes,
     /// The connection ends behind it.
     pub(crate) closes: bool,
+    /// The host to which scripts of the page may open WebSockets.
+    sockets_to: Option<Box<str>>,
 }
 
 /// A request that cannot be served, for a reason that its sender is told.
@@ -55,11 +57,24 @@ impl Answer {
     }
 
     pub(crate) fn of(content_type: &'static str, body: impl Into<Bytes>) -> Self {
-        Self { status: StatusCode::OK, content_type, body: body.into(), closes: false }
+        Self { status: StatusCode::OK, content_type, body: body.into(), closes: false, sockets_to: None }
     }
 
     pub(crate) fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }
+    }
+
+    /// Lets scripts of the page open WebSockets to any port of a host, which the server knows as its own name.
+    pub(crate) fn with_sockets_to(self, host: &str) -> Self {
+        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+        let is_name = !name.is_empty()
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'));
+        Self { sockets_to: is_name.then(|| name.into()), ..self }
+    }
+
+    /// The body, if it is a text.
+    pub(crate) fn body_text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap_or_default()
     }
 
     pub(crate) fn closing(self) -> Self {
@@ -83,6 +98,11 @@ impl Answer {
         for (name, value) in SECURITY {
             headers.insert(name, HeaderValue::from_static(value));
         }
+        let connect = self.sockets_to.map(|host| format!("connect-src 'self' ws://{host}:* wss://{host}:*"));
+        let policy = connect.map(|connect| POLICY.replace("connect-src 'self'", &connect));
+        if let Some(Ok(policy)) = policy.map(HeaderValue::try_from) {
+            headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+        }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"pondhawk\""));
         }
@@ -93,12 +113,12 @@ impl Answer {
     }
 }
 
+/// What a page may do: run scripts of this server, and ask this server.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
 /// Headers of each response: no page of others frames it, guesses its type, or keeps it.
 const SECURITY: [(HeaderName, &str); 5] = [
-    (
-        header::CONTENT_SECURITY_POLICY,
-        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
+    (header::CONTENT_SECURITY_POLICY, POLICY),
     (header::X_FRAME_OPTIONS, "DENY"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),

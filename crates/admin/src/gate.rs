@@ -55,6 +55,11 @@ fn single<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     all.next().is_none().then_some(first)
 }
 
+/// The host that a request is for. Empty without one.
+pub(crate) fn host(headers: &HeaderMap) -> String {
+    single(headers, &HOST).unwrap_or_default().to_owned()
+}
+
 /// The token of a request.
 pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = single(headers, &AUTHORIZATION)?.split_once(' ')?;

@@ -7,13 +7,17 @@
 
 mod answer;
 mod api;
+mod asked;
 mod asking;
+mod audit;
+mod control;
 mod counters;
 mod doors;
 mod explain;
 mod gate;
 pub mod metrics;
 mod nearly;
+mod page;
 mod room;
 mod routes;
 mod server;
@@ -25,8 +29,10 @@ mod uri;
 pub use api::LOG_LEVELS;
 pub use api::busiest::LISTS;
 pub use api::clients::{PROTOCOLS, STATES};
-pub use routes::{Parameter, ROUTES, Route, Values};
-pub use server::{
-    Backup, BackupRefused, BackupState, Control, InForce, Listener, Queue, Running, Settings, start,
+pub use api::log::LEVELS;
+pub use control::{
+    Backup, BackupRefused, BackupState, Certificate, Control, InForce, Listener, LogRecord, Queue, Reloaded,
 };
+pub use routes::{Parameter, ROUTES, Route, Values};
+pub use server::{Running, Settings, start};
 pub use tokens::{Role, Tokens, generate, own};

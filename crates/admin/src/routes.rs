@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::api::log::LEVELS;
 use crate::api::{LIMIT_MAX, LOG_LEVELS, busiest, clients, drain, trace};
 use crate::tokens::Role;
 use crate::uri;
@@ -55,6 +56,7 @@ pub enum Values {
 pub(crate) enum Action {
     Page,
     Script,
+    View,
     Style,
     Healthy,
     Ready,
@@ -71,6 +73,7 @@ pub(crate) enum Action {
     Subscriptions,
     Queue,
     DiscardQueue,
+    Subscribers,
     Groups,
     Group,
     Members,
@@ -80,6 +83,8 @@ pub(crate) enum Action {
     Retained,
     RetainedMessage,
     ClearRetained,
+    ClearMatching,
+    Topics,
     Publish,
     Bans,
     Ban,
@@ -92,11 +97,15 @@ pub(crate) enum Action {
     Trace,
     EndTrace,
     Listeners,
+    Certificates,
     Configuration,
     ShowBackup,
     Backup,
+    Log,
+    Audit,
     LogLevel,
     SetLogLevel,
+    ShowReload,
     Reload,
 }
 
@@ -167,6 +176,10 @@ const fn change(
 pub const ROUTES: &[Route] = &[
     Route { role: None, ..get("/", Action::Page, &[], "The dashboard") },
     Route { role: None, ..get("/app.js", Action::Script, &[], "The script of the dashboard") },
+    Route {
+        role: None,
+        ..get("/views/{script}", Action::View, &[], "The script of a view of the dashboard")
+    },
     Route { role: None, ..get("/style.css", Action::Style, &[], "The style of the dashboard") },
     Route { role: None, ..get("/healthz", Action::Healthy, &[], "Whether the process answers") },
     Route {
@@ -239,6 +252,12 @@ pub const ROUTES: &[Route] = &[
         "Discard messages that wait for a lasting session, all or those that match a filter",
     ),
     get(
+        "/api/v1/subscriptions",
+        Action::Subscribers,
+        &[required("topic", "string", "Topic name, with the mount point"), LIMIT, CURSOR],
+        "Subscriptions of all clients and groups that match a topic",
+    ),
+    get(
         "/api/v1/groups",
         Action::Groups,
         &[LIMIT, CURSOR, optional("match", "string", "Only groups whose filter has this text in it")],
@@ -295,6 +314,27 @@ pub const ROUTES: &[Route] = &[
         "Clear the retained message of a topic. Subscribers get a message without payload",
     ),
     change(
+        ("DELETE", "/api/v1/retained"),
+        Role::Operator,
+        Action::ClearMatching,
+        (&[required("filter", "string", "Topic filter of the topics"), CURSOR], &[]),
+        "Clear the retained messages of all topics that match a filter, up to 1024 in a request",
+    ),
+    get(
+        "/api/v1/topics",
+        Action::Topics,
+        &[
+            optional(
+                "under",
+                "string",
+                "The levels above, such as `a/b`. Default: the first levels of all topics",
+            ),
+            LIMIT,
+            CURSOR,
+        ],
+        "Topics with retained messages as a tree: the levels below some levels",
+    ),
+    change(
         ("POST", "/api/v1/publish"),
         Role::Operator,
         Action::Publish,
@@ -307,6 +347,11 @@ pub const ROUTES: &[Route] = &[
                     .of(Values::Words(&["utf-8", "base64"])),
                 optional("qos", "integer", "0, 1 or 2. Default: 0").of(Values::Range(0, 2)),
                 optional("retain", "boolean", "Whether the message is retained. Default: false"),
+                optional("expiry_seconds", "integer", "Message Expiry Interval. Default: without end")
+                    .of(Values::Range(0, u32::MAX as u64)),
+                optional("content_type", "string", "Content Type"),
+                optional("response_topic", "string", "Response Topic"),
+                optional("user_properties", "array", "User Properties: pairs of name and value"),
             ],
         ),
         "Publish a message of the broker itself",
@@ -425,7 +470,18 @@ pub const ROUTES: &[Route] = &[
         "End the trace, and forget what it has recorded",
     ),
     get("/api/v1/listeners", Action::Listeners, &[], "Listeners, with their connections"),
-    get("/api/v1/configuration", Action::Configuration, &[], "The configuration in force, without secrets"),
+    get(
+        "/api/v1/certificates",
+        Action::Certificates,
+        &[],
+        "For each file with certificates of a listener: the first certificate to expire",
+    ),
+    get(
+        "/api/v1/configuration",
+        Action::Configuration,
+        &[],
+        "The configuration in force with the origin of each value, without secrets",
+    ),
     get("/api/v1/backup", Action::ShowBackup, &[], "The last backup of the journal, which may be under way"),
     change(
         ("POST", "/api/v1/backup"),
@@ -433,6 +489,24 @@ pub const ROUTES: &[Route] = &[
         Action::Backup,
         (&[], &[required("name", "string", "Name of the new directory below `backup_dir` of [admin]")]),
         "Copy the journal into a new directory, and check the copy",
+    ),
+    get(
+        "/api/v1/log",
+        Action::Log,
+        &[
+            LIMIT,
+            CURSOR,
+            optional("level", "string", "The least important level. Default: `trace`")
+                .of(Values::Words(&LEVELS)),
+            optional("match", "string", "Only lines with this text, in capital or small letters"),
+        ],
+        "The last lines of the log, newest first",
+    ),
+    get(
+        "/api/v1/audit",
+        Action::Audit,
+        &[LIMIT, CURSOR],
+        "The last changes that operators have asked for, newest first",
     ),
     get("/api/v1/log-level", Action::LogLevel, &[], "The least severe level of lines that are logged"),
     change(
@@ -446,6 +520,7 @@ pub const ROUTES: &[Route] = &[
         ),
         "Change the level of the log until the next reload, or the end of the process",
     ),
+    get("/api/v1/reload", Action::ShowReload, &[], "The outcome of the last reload of the configuration"),
     change(
         ("POST", "/api/v1/reload"),
         Role::Admin,
@@ -458,7 +533,7 @@ pub const ROUTES: &[Route] = &[
 impl Route {
     /// Whether the route is a part of the dashboard, which is for people.
     fn is_page(&self) -> bool {
-        matches!(self.action, Action::Page | Action::Script | Action::Style)
+        matches!(self.action, Action::Page | Action::Script | Action::View | Action::Style)
     }
 
     /// The reason why a query is not one of this route: without a word about it, a misspelt parameter would count for nothing.

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use auth::Bans;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::CONTENT_TYPE;
@@ -20,21 +19,22 @@ use tokio::time::timeout;
 
 use crate::answer::{Answer, Failure};
 use crate::api;
+use crate::asked::Asked;
+use crate::audit::{Change, Trail};
+use crate::control::Control;
 use crate::counters::{Counters, Refusal};
 use crate::doors::{Admission, Doors, Visitor};
 use crate::gate::{self, Hosts};
 use crate::room::Room;
 use crate::routes::{self, Match, Route};
 use crate::slow::Timed;
-use crate::tokens::{Attempts, Role, Tokens};
+use crate::tokens::{Attempts, Holder, Tokens};
 use crate::uri;
 
 /// Maximum size of the head of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Maximum number of headers of a request.
 const HEADERS_MAX: usize = 64;
-/// Fields of a body that name the thing that a request is about.
-const OBJECTS: [&str; 6] = ["topic", "kind", "value", "server_reference", "level", "name"];
 /// Pause after a failure to accept, such as no free descriptor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
@@ -50,132 +50,14 @@ pub struct Settings {
     pub body_bytes_max: usize,
     /// Maximum number of bans.
     pub bans_max: usize,
+    /// Maximum number of changes that are listed.
+    pub changes_max: usize,
     /// Time for each request, and for each response.
     pub request_timeout: Duration,
     /// Tokens with their roles.
     pub tokens: Tokens,
     /// Version of the broker.
     pub version: &'static str,
-}
-
-/// The settings of the broker that are in force. A reload puts others in their place.
-#[derive(Debug, Clone)]
-pub struct InForce {
-    /// The configuration as a file in TOML, without secrets.
-    pub configuration: String,
-    /// Listeners for MQTT, in the order of the configuration.
-    pub listeners: Vec<Listener>,
-    /// The limit of the queue of a session.
-    pub queue: Queue,
-    /// Maximum number of levels of a topic.
-    pub topic_levels_max: usize,
-}
-
-impl InForce {
-    /// The listener that has accepted connections under a number. `None` if a reload has removed it.
-    pub(crate) fn listener(&self, number: u16) -> Option<&Listener> {
-        self.listeners.iter().find(|listener| listener.numbers.contains(&number))
-    }
-}
-
-/// A listener for MQTT.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listener {
-    /// Its address, with the actual port.
-    pub address: String,
-    /// Its transports and protocols in words.
-    pub transport: String,
-    /// The numbers of its connections. A reload can give it a further one.
-    pub numbers: Vec<u16>,
-}
-
-impl Listener {
-    /// The number of its connections.
-    pub(crate) fn connections(&self, operator: &Operator) -> usize {
-        self.numbers.iter().map(|number| operator.connections_of(*number)).sum()
-    }
-}
-
-/// The limit of the queue of a session, for explanations.
-#[derive(Debug, Clone, Copy)]
-pub struct Queue {
-    /// Maximum number of messages that wait for one session.
-    pub messages_max: usize,
-    /// Maximum size of these messages, in bytes.
-    pub bytes_max: usize,
-    /// The rule for a full queue, as the configuration writes it.
-    pub when_full: &'static str,
-}
-
-/// A backup of the journal.
-#[derive(Debug, Clone)]
-pub struct Backup {
-    /// Name of its directory.
-    pub name: String,
-    /// How far it is.
-    pub state: BackupState,
-    /// Bytes that were copied. Segments that the broker reuses meanwhile are copied again.
-    pub copied_bytes: u64,
-    /// The size of the journal when the backup began, in bytes.
-    pub total_bytes: u64,
-    /// The time that it has taken.
-    pub seconds: u64,
-    /// At the end: what was copied, or why it has failed.
-    pub text: Option<String>,
-}
-
-/// The state of a [`Backup`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BackupState {
-    /// A backup copies files.
-    Copying,
-    /// The copy is read.
-    Checking,
-    /// The copy is whole.
-    Done,
-    /// There is no copy.
-    Failed,
-}
-
-/// The reason why a backup does not begin.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum BackupRefused {
-    /// There is no journal, or no directory for backups.
-    Off,
-    /// The name is no name of a directory.
-    Name,
-    /// There is something of this name.
-    Exists,
-    /// Another backup is under way.
-    Running,
-    /// The system refuses a thread.
-    Failed(String),
-}
-
-/// The parts of the process that only its main thread can change.
-pub trait Control: Send + Sync {
-    /// The settings in force.
-    fn in_force(&self) -> Arc<InForce>;
-    /// Begins to read configuration, certificates, users and rules again.
-    fn reload(&self);
-    /// The level of the log, as the configuration names it.
-    fn log_level(&self) -> &'static str;
-    /// Changes the level of the log until the next reload. A word that is no level has no effect.
-    fn set_log_level(&self, level: &str);
-    /// Begins a backup of the journal into a new directory of this name, on a thread of its own.
-    ///
-    /// # Errors
-    /// It cannot begin now.
-    fn begin_backup(&self, name: &str) -> Result<(), BackupRefused>;
-    /// The last backup since the start, which may be under way.
-    fn last_backup(&self) -> Option<Backup>;
-    /// Begins to end the broker, as SIGTERM does.
-    fn stop(&self);
-    /// Stores all bans for the next start.
-    ///
-    /// # Errors
-    /// They cannot be stored. The error says why.
-    fn store_bans(&self, bans: &Bans) -> Result<(), String>;
 }
 
 /// The running server. It ends when this is dropped.
@@ -207,38 +89,9 @@ pub(crate) struct Shared {
     pub(crate) bans_max: usize,
     pub(crate) drains: api::Drains,
     pub(crate) traces: api::Traces,
+    pub(crate) trail: Trail,
     body_bytes_max: usize,
     request_timeout: Duration,
-}
-
-/// A request whose token has the right to its route.
-pub(crate) struct Asked {
-    pub(crate) route: &'static Route,
-    /// Values of the parameters in its path.
-    pub(crate) values: Vec<String>,
-    pub(crate) query: Vec<(String, String)>,
-    pub(crate) body: Bytes,
-    pub(crate) role: Option<Role>,
-    pub(crate) from: SocketAddr,
-}
-
-impl Asked {
-    /// The thing that the request is about: a client identifier, a topic, or the kind and value of a ban. Empty if it is about
-    /// the whole broker.
-    fn object(&self) -> String {
-        let of_body = || {
-            let body: serde_json::Value = serde_json::from_slice(&self.body).unwrap_or_default();
-            let texts = OBJECTS.into_iter().filter_map(|field| body.get(field)?.as_str());
-            texts.collect::<Vec<_>>().join(" ")
-        };
-        let of_path = self.values.iter().map(String::as_str).chain(self.parameter("filter"));
-        if self.values.is_empty() { of_body() } else { of_path.collect::<Vec<_>>().join(" ") }
-    }
-
-    /// A parameter of the query.
-    pub(crate) fn parameter(&self, name: &str) -> Option<&str> {
-        self.query.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
-    }
 }
 
 /// Starts the thread of the server.
@@ -252,6 +105,7 @@ pub fn start(settings: Settings, operator: Operator, control: Box<dyn Control>) 
         connections_max,
         body_bytes_max,
         bans_max,
+        changes_max,
         request_timeout,
         tokens,
         version,
@@ -269,6 +123,7 @@ pub fn start(settings: Settings, operator: Operator, control: Box<dyn Control>) 
         bans_max,
         drains: api::Drains::default(),
         traces: api::Traces::default(),
+        trail: Trail::new(changes_max),
         body_bytes_max,
         request_timeout,
     });
@@ -372,12 +227,12 @@ async fn answer(
         }
         Match::Unknown => return Err(Failure::not_found("there is no such path").into()),
     };
-    let role = admit(&head.headers, route, peer, shared)?;
+    let holder = admit(&head.headers, route, peer, shared)?;
     let query = uri::parameters(head.uri.query().unwrap_or_default());
     let query = query.ok_or_else(|| Failure::bad("the query is not well-formed"))?;
     route.misfit(&query).map_or(Ok(()), |why| Err(Failure::bad(why)))?;
     let body = read_body(&head.headers, body, !route.body.is_empty(), shared).await?;
-    let asked = Asked { route, values, query, body, role, from: peer.from };
+    let asked = Asked::new((route, values), query, body, (holder, peer.from, gate::host(&head.headers)));
     if route.method == "GET" {
         return Ok(api::carry_out(&asked, shared).await.unwrap_or_else(Answer::from));
     }
@@ -389,34 +244,22 @@ async fn answer(
 
 /// Carries out a change. The connection keeps its place until the end of the change, so that these are bounded too.
 async fn change(asked: Asked, _peer: Arc<Peer>, shared: Arc<Shared>) -> Answer {
-    let mut change = Change { asked, status: StatusCode::INTERNAL_SERVER_ERROR };
+    let mut change = Change::new(asked, Arc::clone(&shared));
     let answer = api::carry_out(&change.asked, &shared).await.unwrap_or_else(Answer::from);
-    change.status = answer.status;
+    change.note(&answer);
     answer
 }
 
-/// A change under way. Its end has a line in the log, even if that is a failure of the broker, or the end of the server.
-struct Change {
-    asked: Asked,
-    status: StatusCode,
-}
-
-impl Drop for Change {
-    fn drop(&mut self) {
-        audit(&self.asked, self.status);
-    }
-}
-
-/// The role of the request's token, if the route needs one.
-fn admit(headers: &HeaderMap, route: &Route, peer: &Peer, shared: &Shared) -> Result<Option<Role>, Answer> {
-    let role = gate::token(headers).and_then(|token| shared.tokens.role(token));
-    if role.is_some() {
+/// The holder of the request's token, which must have the right to the route.
+fn admit(headers: &HeaderMap, route: &Route, peer: &Peer, shared: &Shared) -> Result<Option<Holder>, Answer> {
+    let holder = gate::token(headers).and_then(|token| shared.tokens.holder(token));
+    if holder.is_some() {
         peer.visitor.is_known();
     }
-    let Some(needed) = route.role else { return Ok(role) };
-    match role {
-        Some(role) if role >= needed => Ok(Some(role)),
-        Some(role) => {
+    let Some(needed) = route.role else { return Ok(holder.cloned()) };
+    match holder {
+        Some(holder) if holder.role >= needed => Ok(Some(holder.clone())),
+        Some(Holder { role, .. }) => {
             shared.counters.refused(Refusal::Role);
             let text = format!("the role {} has not this right, {} has", role.word(), needed.word());
             Err(Failure(StatusCode::FORBIDDEN, text).into())
@@ -467,19 +310,4 @@ async fn read_body(
         return Err(Failure(StatusCode::UNSUPPORTED_MEDIA_TYPE, text).into());
     }
     Ok(collected)
-}
-
-/// Writes a line about a change to the log, whether it was carried out or not.
-fn audit(asked: &Asked, status: StatusCode) {
-    let Asked { route, role, from, .. } = asked;
-    let on = asked.object();
-    tracing::warn!(
-        audit = true,
-        action = ?route.action,
-        on,
-        role = role.map_or("", Role::word),
-        %from,
-        status = status.as_u16(),
-        "an operator has asked for a change"
-    );
 }

@@ -6,15 +6,19 @@ use std::io::{self, Write as _};
 use std::net::IpAddr;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use auth::Origin;
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 /// Minimum length of a token, in bytes.
 const TOKEN_BYTES_MIN: usize = 16;
 /// Maximum length of a token, in bytes: the work for a wrong one is bounded.
 const TOKEN_BYTES_MAX: usize = 512;
+/// Maximum length of the name of a token's holder, in bytes.
+const NAME_BYTES_MAX: usize = 64;
 /// Maximum size of a token file, in bytes.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// Wrong tokens from an address in a [`WINDOW`], beyond which its requests with wrong tokens are refused unread.
@@ -50,28 +54,44 @@ impl Role {
     }
 }
 
+/// The holder of a token.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Holder {
+    pub(crate) role: Role,
+    /// The name behind the token in its file. For a token without a name: the first digits of its SHA-256.
+    pub(crate) name: Arc<str>,
+}
+
 /// The hashes of all tokens. A token itself is not kept.
 #[derive(Debug, Default)]
-pub struct Tokens(HashMap<[u8; 32], Role>);
+pub struct Tokens(HashMap<[u8; 32], Holder>);
 
 impl Tokens {
-    /// Adds a token. If it is there already, the role with more rights counts.
+    /// Adds a token, and the name of its holder. If the token is there already, the role with more rights counts.
     ///
     /// # Errors
-    /// The token is too short or too long, or has characters that a header cannot have.
-    pub fn add(&mut self, token: &str, role: Role) -> Result<(), &'static str> {
+    /// The token is too short or too long, or has characters that a header cannot have. The name is too long, or has control
+    /// characters.
+    pub fn add(&mut self, token: &str, name: Option<&str>, role: Role) -> Result<(), &'static str> {
         if !(TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&token.len()) {
             return Err("a token has 16 to 512 characters");
         }
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("a token has no blanks, and ASCII characters only");
         }
-        let known = self.0.entry(hash(token)).or_insert(role);
-        *known = (*known).max(role);
+        if name.is_some_and(|name| name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control)) {
+            return Err("the name behind a token has at most 64 bytes, and no control characters");
+        }
+        let hash = hash(token);
+        let name = name.map_or_else(|| format!("token {}", HEXLOWER.encode(&hash[..4])).into(), Arc::from);
+        let is_known = self.0.get(&hash).is_some_and(|known| known.role >= role);
+        if !is_known {
+            self.0.insert(hash, Holder { role, name });
+        }
         Ok(())
     }
 
-    /// Adds the tokens of a file, one on a line. Empty lines and lines that begin with `#` do not count.
+    /// Adds the tokens of a file, one on a line. A name may follow behind a blank. Empty lines and lines that begin with `#` do not count.
     ///
     /// # Errors
     /// The file cannot be read, is too large, has no token, or has a line that is no token.
@@ -89,20 +109,22 @@ impl Tokens {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            self.add(line, role).map_err(|problem| explain(&format!("line {number}: {problem}")))?;
+            let (token, name) = line
+                .split_once(char::is_whitespace)
+                .map_or((line, None), |(token, name)| (token, Some(name.trim())));
+            self.add(token, name, role).map_err(|problem| explain(&format!("line {number}: {problem}")))?;
             count += 1;
         }
         if count == 0 { Err(explain(&"there is no token in the file")) } else { Ok(()) }
     }
 
-    /// The role of a token. The time that this takes depends on the length of the token only.
-    #[must_use]
-    pub fn role(&self, token: &str) -> Option<Role> {
+    /// The holder of a token. The time that this takes depends on the length of the token only.
+    pub(crate) fn holder(&self, token: &str) -> Option<&Holder> {
         if token.len() > TOKEN_BYTES_MAX {
             return None;
         }
         // The table is looked up by the hash: the time of a comparison tells about the hash, which nobody can choose.
-        self.0.get(&hash(token)).copied()
+        self.0.get(&hash(token))
     }
 }
 
@@ -117,7 +139,7 @@ fn hash(token: &str) -> [u8; 32] {
 pub fn generate() -> io::Result<String> {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    Ok(data_encoding::HEXLOWER.encode(&bytes))
+    Ok(HEXLOWER.encode(&bytes))
 }
 
 /// The token in a file of its own that only its user can read. Makes both if the file is not there.
@@ -184,14 +206,30 @@ mod tests {
     #[test]
     fn a_token_has_the_highest_of_its_roles() {
         let mut tokens = Tokens::default();
-        for role in [Role::Operator, Role::Viewer] {
-            tokens.add("0123456789abcdef", role).expect("it is long enough");
+        for (name, role) in [("olga", Role::Operator), ("victor", Role::Viewer)] {
+            tokens.add("0123456789abcdef", Some(name), role).expect("it is long enough");
         }
-        assert_eq!(tokens.role("0123456789abcdef"), Some(Role::Operator));
-        assert_eq!(tokens.role("0123456789abcdeF"), None);
-        assert_eq!(tokens.role(&"x".repeat(1 << 20)), None);
-        assert!(tokens.add("short", Role::Viewer).is_err());
-        assert!(tokens.add("0123456789 abcdef", Role::Viewer).is_err());
+        let olga = Holder { role: Role::Operator, name: "olga".into() };
+        assert_eq!(tokens.holder("0123456789abcdef"), Some(&olga));
+        assert_eq!(tokens.holder("0123456789abcdeF"), None);
+        assert_eq!(tokens.holder(&"x".repeat(1 << 20)), None);
+        assert!(tokens.add("short", None, Role::Viewer).is_err());
+        assert!(tokens.add("0123456789 abcdef", None, Role::Viewer).is_err());
+        assert!(tokens.add("0123456789abcdef", Some("a\u{1b}b"), Role::Viewer).is_err());
+    }
+
+    #[test]
+    fn a_file_has_tokens_with_and_without_names() {
+        let path = std::env::temp_dir().join(format!("pondhawk-tokens-{}", std::process::id()));
+        fs::write(&path, "# people\n0123456789abcdef  Alice of the night shift \n\nfedcba9876543210\n")
+            .expect("it is ours");
+        let mut tokens = Tokens::default();
+        tokens.add_file(&path, Role::Operator).expect("a file with tokens");
+        fs::remove_file(&path).expect("it is ours");
+        let name = |token| tokens.holder(token).map(|holder| holder.name.to_string());
+        assert_eq!(name("0123456789abcdef").as_deref(), Some("Alice of the night shift"));
+        // printf fedcba9876543210 | sha256sum
+        assert_eq!(name("fedcba9876543210").as_deref(), Some("token 3465f6e6"));
     }
 
     #[test]

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use base::{ConnectionId, Interest, Level, Message, Now, Principal, Subscriber};
+use index::Match;
 use protocol::{Command, Publish};
-use topic::{TopicFilter, TopicName};
+use topic::{TopicFilter, TopicName, TopicNameBuf};
 use wire::{DisconnectReason, Qos, ReasonCode, TopicAlias, Version};
 
 use crate::client::Client;
@@ -39,6 +40,13 @@ pub enum Question {
         /// The filter behind which the answer begins; an empty one for the first.
         after: Box<str>,
     },
+    /// The subscriptions of all shards that match a topic, from one on.
+    Subscribers {
+        /// The topic, with the mount point of its listener.
+        topic: TopicNameBuf,
+        /// The number of the first subscription, from 0.
+        from: usize,
+    },
     /// Ends a connection with reason code 0x98. Its will is published.
     Disconnect {
         /// The connection to be ended.
@@ -50,6 +58,9 @@ pub enum Question {
     Publish(Box<Message>),
 }
 
+/// A subscription of a client or of a group that matches a topic.
+pub type Subscription = Match<Arc<Subscriber>, Interest>;
+
 /// The answer to a [`Question`].
 #[derive(Debug)]
 pub enum Answer {
@@ -59,6 +70,8 @@ pub enum Answer {
     Client(Option<Box<ClientFacts>>),
     /// Some subscriptions, and whether more follow. `None` if the connection has ended.
     Subscriptions(Option<(Vec<SubscriptionFacts>, bool)>),
+    /// Some subscriptions, and the number of the next one.
+    Subscribers(Vec<Subscription>, Option<usize>),
     /// Whether the order was carried out.
     Done(bool),
 }
@@ -168,6 +181,10 @@ impl Shard {
             }
             Question::Subscriptions { connection, after } => {
                 Answer::Subscriptions(self.answer_subscriptions(connection, &after))
+            }
+            Question::Subscribers { topic, from } => {
+                let (found, next) = self.index.matches(topic.name(), from, FILTERS_PER_ANSWER);
+                Answer::Subscribers(found, next)
             }
             Question::Disconnect { connection } => {
                 Answer::Done(self.disconnect_by_operator(connection, &mut Outside::new(now, to)))

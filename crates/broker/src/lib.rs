@@ -37,7 +37,8 @@ mod sys;
 mod wheel;
 
 pub use ask::{
-    Answer, ClientFacts, ClientLimits, FILTERS_PER_ANSWER, PLACES_PER_ANSWER, Question, SubscriptionFacts,
+    Answer, ClientFacts, ClientLimits, FILTERS_PER_ANSWER, PLACES_PER_ANSWER, Question, Subscription,
+    SubscriptionFacts,
 };
 pub use control::{ControlAnswer, ControlBusy, ControlRequest};
 pub use counters::{Counter, Counters, Totals};

@@ -35,6 +35,8 @@ pub enum Origin {
     },
     /// The environment variable that sets the key.
     Variable(String),
+    /// The flag of the command line, with its dashes.
+    Flag(&'static str),
 }
 
 impl fmt::Display for Origin {
@@ -44,6 +46,7 @@ impl fmt::Display for Origin {
             Self::Line { included: None, line } => write!(f, "line {line}"),
             Self::Line { included: Some(file), line } => write!(f, "line {line} of {file}"),
             Self::Variable(name) => f.write_str(name),
+            Self::Flag(name) => f.write_str(name),
         }
     }
 }

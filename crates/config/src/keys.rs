@@ -731,7 +731,7 @@ keys! {
         /// machine.
         address: Option<ListenAddress> { kind: OrOff<Address>, default: None }
         /// The file with the tokens of people and programs that may look at everything, one on a line. A token has at least 16
-        /// characters. Lines that begin with `#` are comments.
+        /// characters. A name may follow it, which each change in the log then has. Lines that begin with `#` are comments.
         viewer_token_file: Option<PathBuf> { kind: Absent<Path>, default: None }
         /// The file with the tokens that may also publish, clear retained messages, and disconnect clients.
         operator_token_file: Option<PathBuf> { kind: Absent<Path>, default: None }
@@ -747,6 +747,11 @@ keys! {
         body_bytes: u32 { kind: Size<u32>, default: MIB, bounds: KIB..=PACKET_BYTES_MAX }
         /// The most bans. A further one is refused, and counted as `pondhawk_admin_refused_total{reason="bans"}`.
         bans: u32 { kind: Count<u32>, default: 10_000, bounds: 0..=100_000 }
+        /// The size of the last lines of the log that operators can read through the server. Older lines are only where `[log] to`
+        /// writes them.
+        recent_log_bytes: u32 { kind: Size<u32>, default: 256 * KIB, bounds: 0..=64 * MIB }
+        /// The number of the last changes by operators that the server lists. The log has each change too.
+        recent_changes: u32 { kind: Count<u32>, default: 500, bounds: 0..=100_000 }
         /// The directory below which backups of the journal are made that operators order. Each gets a directory of its own. Without
         /// this key, the server makes no backups.
         backup_dir: Option<PathBuf> { kind: Absent<Path>, default: None }

@@ -106,6 +106,40 @@ impl Flags {
         }
         Ok(interval)
     }
+
+    /// Adds the values that come from flags to the origins of a configuration with so many listeners.
+    fn note_origins(&self, listeners: usize, origins: &mut Vec<(String, Origin)>) {
+        let Self {
+            port,
+            listen,
+            allow_anonymous,
+            data_dir,
+            in_memory,
+            watch_interval,
+            verbose,
+            environment: _,
+        } = self;
+        if !listen.is_empty() {
+            // The listeners of the file are not in use.
+            origins.retain(|(key, _)| !key.starts_with("listener["));
+        }
+        let of_listeners = |key: &str| -> Vec<String> {
+            (0..listeners).map(|listener| format!("listener[{listener}].{key}")).collect()
+        };
+        let global = |key: &str| vec![key.to_owned()];
+        let rows = [
+            (!listen.is_empty(), "--listen", of_listeners("address")),
+            (port.is_some(), "--port", of_listeners("address")),
+            (*allow_anonymous, "--allow-anonymous", of_listeners("allow_anonymous")),
+            (data_dir.is_some(), "--data-dir", global("data_dir")),
+            (*in_memory, "--in-memory", global("data_dir")),
+            (watch_interval.is_some(), "--watch-interval", global("watch_interval")),
+            (*verbose > 0, "--verbose", global("log.level")),
+        ];
+        for (_, flag, keys) in rows.into_iter().filter(|(is_given, ..)| *is_given) {
+            origins.extend(keys.into_iter().map(|key| (key, Origin::Flag(flag))));
+        }
+    }
 }
 
 impl Config {
@@ -131,13 +165,13 @@ impl Config {
         let document = sources.parse(&mut problems);
         let mut found = Found { problems, origins: Vec::new(), environment: &flags.environment, sources };
         let config = read_document(&mut Reader::new(&document, &mut found), flags, machine);
-        let Found { problems, origins, .. } = found;
+        let Found { problems, mut origins, .. } = found;
+        flags.note_origins(config.listeners.len(), &mut origins);
         Report::unless_empty(sources, problems)?;
         Ok((config, origins))
     }
 
-    /// Returns the whole configuration as a file, with the origin of each value behind it. Values that flags have changed
-    /// are shown with the origin that they would have without the flags.
+    /// Returns the whole configuration as a file, with the origin of each value behind it.
     pub fn to_toml_with_origins(&self, origins: &[(String, Origin)]) -> String {
         let mut table = String::new();
         let mut listeners = 0;

@@ -238,3 +238,25 @@ fn an_included_file_is_shown_without_its_secrets() {
     let report = show("include = \"a\"\n", &[("/etc/a", "é = 1\npassword = \"hush\"\n")]).unwrap_err();
     assert!(report.contains("/etc/a:2:1") && !report.contains("hush"), "{report}");
 }
+
+#[test]
+fn values_of_flags_have_the_flag_as_their_origin() {
+    let flags = Flags {
+        listen: vec!["127.0.0.1:7".parse().expect("an address")],
+        data_dir: Some("/state".into()),
+        verbose: 1,
+        ..Flags::default()
+    };
+    let text = "data_dir = \"/other\"\n[[listener]]\naddress = \"127.0.0.1:1\"\nmax_qos = 1\n";
+    let parsed = Config::parse_with_origins(&Sources::of("a.toml", text), &flags, &Machine::detect());
+    let (config, origins) = parsed.unwrap_or_else(|report| panic!("{}", report.render(false)));
+    let shown = config.to_toml_with_origins(&origins);
+    for line in [
+        "data_dir = \"/state\" # --data-dir\n",
+        "address = \"127.0.0.1:7\" # --listen\n",
+        "max_qos = 2 # default\n",
+        "level = \"debug\" # --verbose\n",
+    ] {
+        assert!(shown.contains(line), "{line} {shown}");
+    }
+}

@@ -40,14 +40,16 @@ impl<S: Identity + Clone, O: Copy> Filters<S, O> {
         Self { segments: (0..SEGMENTS).map(|_| HashTable::new()).collect(), heap_bytes: 0 }
     }
 
-    /// The subscribers of the filter with this hash for which `is_it` is true.
+    /// The filter with this hash for which `is_it` is true, and its subscribers.
     pub(crate) fn find(
         &self,
         hashed: u64,
         is_it: impl Fn(TopicFilter<'_>) -> bool,
-    ) -> Option<&Subscribers<S, O>> {
+    ) -> Option<(TopicFilter<'_>, &Subscribers<S, O>)> {
         let segment = &self.segments[segment_of(hashed)];
-        segment.find(hashed, |entry| is_it(entry.filter.filter())).map(|entry| &entry.subscribers)
+        segment
+            .find(hashed, |entry| is_it(entry.filter.filter()))
+            .map(|entry| (entry.filter.filter(), &entry.subscribers))
     }
 
     pub(crate) fn insert(

@@ -103,6 +103,17 @@ pub enum Change<'a, S, O> {
     },
 }
 
+/// A subscription that matches a topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Match<S, O> {
+    /// The filter. Of a shared subscription, it is the part behind `$share/{group}/`.
+    pub filter: Box<str>,
+    /// Handle of the subscriber.
+    pub subscriber: S,
+    /// Its options.
+    pub options: O,
+}
+
 /// Effect of a [`Change`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Applied<O> {
@@ -152,24 +163,54 @@ impl<S: Identity + Clone, O: Copy> Index<S, O> {
     /// A subscriber with several matching filters is visited for each of them. `visit` runs under the read lock: it
     /// must not use this index, and should only store its arguments.
     pub fn for_each_match(&self, topic: TopicName<'_>, mut visit: impl FnMut(&S, &O)) {
-        self.for_each_matching_filter(topic, |_, subscribers| subscribers.for_each(&mut visit));
+        self.for_each_matching_filter(topic, |_, _, subscribers| subscribers.for_each(&mut visit));
+    }
+
+    /// The subscriptions that match `topic`, from number `from` on, in pieces: at most `count`, and the number of the next one.
+    ///
+    /// Subscriptions that change between two pieces can be missed or be there twice. The cost is a look-up for each fitting shape,
+    /// and the subscriptions of the piece.
+    pub fn matches(
+        &self,
+        topic: TopicName<'_>,
+        from: usize,
+        count: usize,
+    ) -> (Vec<Match<S, O>>, Option<usize>) {
+        let (mut found, mut begin, mut has_more) = (Vec::new(), 0, false);
+        self.for_each_matching_filter(topic, |filter, _, subscribers| {
+            let (length, room) = (subscribers.len(), count - found.len());
+            let first = from.saturating_sub(begin).min(length);
+            let piece = subscribers.piece(first, room);
+            has_more |= first + piece.len() < length;
+            let of_filter = |(subscriber, options): (&S, &O)| Match {
+                filter: filter.as_str().into(),
+                subscriber: subscriber.clone(),
+                options: *options,
+            };
+            found.extend(piece.into_iter().map(of_filter));
+            begin += length;
+        });
+        let next = has_more.then(|| from + found.len());
+        (found, next)
     }
 
     fn for_each_matching_filter(
         &self,
         topic: TopicName<'_>,
-        mut visit: impl FnMut(FilterHash, &Subscribers<S, O>),
+        mut visit: impl FnMut(TopicFilter<'_>, FilterHash, &Subscribers<S, O>),
     ) {
         let topic = HashedTopic::new(topic, &self.hash);
         let tables = self.read();
         let name = topic.name().as_str();
-        if let Some(subscribers) = tables.filters.find(topic.hash(), |filter| filter.as_str() == name) {
-            visit(FilterHash(topic.hash()), subscribers);
+        if let Some((filter, subscribers)) =
+            tables.filters.find(topic.hash(), |filter| filter.as_str() == name)
+        {
+            visit(filter, FilterHash(topic.hash()), subscribers);
         }
         tables.shapes.for_each_fitting(&topic, &self.hash, |filter_hash, shape| {
-            if let Some(subscribers) = tables.filters.find(filter_hash, |filter| shape.makes(filter, &topic))
-            {
-                visit(FilterHash(filter_hash), subscribers);
+            let found = tables.filters.find(filter_hash, |filter| shape.makes(filter, &topic));
+            if let Some((filter, subscribers)) = found {
+                visit(filter, FilterHash(filter_hash), subscribers);
             }
         });
     }
@@ -189,7 +230,7 @@ impl<S: Identity + Clone, O: Copy> Index<S, O> {
     pub fn options_of(&self, filter: TopicFilter<'_>, subscriber: &S) -> Option<O> {
         let filter = plain(filter);
         let tables = self.read();
-        let subscribers = tables.filters.find(self.hash.filter(filter), |found| found == filter)?;
+        let (_, subscribers) = tables.filters.find(self.hash.filter(filter), |found| found == filter)?;
         subscribers.options_of(subscriber, &self.hash)
     }
 

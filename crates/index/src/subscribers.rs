@@ -99,6 +99,22 @@ impl<S: Identity + Clone, O: Copy> Subscribers<S, O> {
         }
     }
 
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Many(members) => members.list.len(),
+        }
+    }
+
+    /// At most `count` members from number `first` on.
+    pub(crate) fn piece(&self, first: usize, count: usize) -> Vec<(&S, &O)> {
+        let all = match self {
+            Self::One(member) => std::slice::from_ref(member),
+            Self::Many(members) => &members.list,
+        };
+        all.iter().skip(first).take(count).map(|member| (&member.subscriber, &member.options)).collect()
+    }
+
     /// Size on the heap, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
         match self {

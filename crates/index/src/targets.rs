@@ -110,7 +110,7 @@ impl Targets {
     ) -> Self {
         let mut targets = Self::default();
         let mut found: Vec<Found> = Vec::new();
-        index.for_each_matching_filter(topic, |filter, subscribers| {
+        index.for_each_matching_filter(topic, |_, filter, subscribers| {
             subscribers.for_each(&mut |subscriber: &Arc<Subscriber>, interest: &Interest| {
                 if subscriber.members().is_some() {
                     targets.groups.push(Arc::clone(subscriber));

@@ -59,6 +59,24 @@ fn found(index: &Plain, name: &str) -> Vec<u64> {
     let mut found = Vec::new();
     index.for_each_match(TopicName::new(name).unwrap(), |subscriber, _| found.push(*subscriber));
     found.sort_unstable();
+    for count in [1, 3, 1_000] {
+        assert_eq!(found_in_pieces(index, name, count), found, "in pieces of {count}");
+    }
+    found
+}
+
+fn found_in_pieces(index: &Plain, name: &str, count: usize) -> Vec<u64> {
+    let topic = TopicName::new(name).unwrap();
+    let (mut found, mut from) = (Vec::new(), Some(0));
+    while let Some(first) = from {
+        let (piece, next) = index.matches(topic, first, count);
+        assert!(piece.len() <= count && next.is_none_or(|next| next == first + count));
+        let matches = |one: &index::Match<u64, u32>| TopicFilter::new(&one.filter).unwrap().matches(topic);
+        assert!(piece.iter().all(matches));
+        found.extend(piece.iter().map(|one| one.subscriber));
+        from = next;
+    }
+    found.sort_unstable();
     found
 }
 

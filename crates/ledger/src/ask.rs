@@ -11,7 +11,7 @@ use topic::TopicFilter;
 
 use crate::lines::Line;
 use crate::record::MessageId;
-use crate::retained::Stride;
+use crate::retained::{Branch, Stride};
 use crate::{Cursor, Effects, Ledger, Record};
 
 pub use groups::{GroupFacts, MemberPiece};
@@ -21,6 +21,8 @@ pub use queues::{Discard, Discarded, QueueOf, QueuePiece, QueuedFacts};
 const LINES_PER_ANSWER: u32 = 256;
 /// Maximum number of subscriptions in one answer.
 const SUBSCRIPTIONS_PER_ANSWER: usize = 256;
+/// Maximum number of levels in one answer.
+const BRANCHES_PER_ANSWER: usize = 128;
 /// Bounds of one answer about retained messages.
 const RETAINED_PER_ANSWER: Stride = Stride { bytes: 256 * 1024, visits: 256 };
 
@@ -74,6 +76,13 @@ pub enum Question {
     Discard(Box<Discard>),
     /// Retained messages that match a filter, in the order of their topics.
     Retained(Box<Cursor>),
+    /// The topics with retained messages as a tree: the levels behind some levels.
+    Branches {
+        /// The levels above. `None` for the first levels of all topics.
+        under: Option<Box<str>>,
+        /// The level behind which the answer begins.
+        after: Option<Box<str>>,
+    },
     /// Ends a lasting session whose client is not connected.
     EndSession {
         /// The identifier of the client.
@@ -107,6 +116,8 @@ pub enum Answer {
     Discard(Discarded),
     /// Some messages, and the cursor for the next ones. `None` behind the last one.
     Retained(Vec<Arc<Message>>, Option<Box<Cursor>>),
+    /// Some levels, and whether more follow.
+    Branches(Vec<Branch>, bool),
     /// The effect of [`Question::EndSession`].
     EndSession(Ended),
 }
@@ -183,6 +194,11 @@ impl Ledger {
             Question::Retained(mut cursor) => {
                 let step = self.retained.step(&mut cursor, RETAINED_PER_ANSWER, now);
                 Answer::Retained(step.messages, (!step.done).then_some(cursor))
+            }
+            Question::Branches { under, after } => {
+                let (under, after) = (under.as_deref(), after.as_deref());
+                let (found, has_more) = self.retained.branches(under, after, BRANCHES_PER_ANSWER, now);
+                Answer::Branches(found, has_more)
             }
             Question::EndSession { client_id } => {
                 Answer::EndSession(self.end_by_operator(&client_id, now, to))

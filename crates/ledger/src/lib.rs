@@ -83,7 +83,7 @@ pub use effects::{Address, Effects, Lsn, Refusal};
 pub use keeper::{InMemory, Keeper, Needs, Progress, Room};
 pub use record::{Addressed, Away, Granted, Incarnation, MessageId, Queued, Record, WillFate, WillRecord};
 pub use recover::{Charged, Recovered, Source};
-pub use retained::{Cursor, Retained, Step, Stored, Stride};
+pub use retained::{Branch, Cursor, Retained, Step, Stored, Stride};
 pub use room_wait::RoomWait;
 pub use settings::{QueueFull, Settings};
 pub use turnover::Turnover;

@@ -1,6 +1,8 @@
 //! Retained messages, in the order of their topics' levels, so that a filter is answered by a cursor
 //! that any change may overtake.
 
+mod branches;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -10,6 +12,8 @@ use topic::{TopicFilter, TopicName};
 use wire::Qos;
 
 use crate::record::MessageId;
+
+pub use branches::Branch;
 
 /// Bytes of one entry beside its topic and its message.
 const ENTRY_BYTES: usize = 64;

@@ -51,7 +51,44 @@ fn filter() -> impl Strategy<Value = String> {
         .prop_filter("a filter", |filter| TopicFilter::new(filter).is_ok())
 }
 
+/// The levels behind `under`, by a search through all topics.
+fn levels<'a>(topics: &'a [String], under: Option<&str>) -> BTreeMap<&'a str, (bool, bool)> {
+    let mut found = BTreeMap::new();
+    for topic in topics {
+        let rest = under.map_or(Some(&**topic), |under| topic.strip_prefix(under)?.strip_prefix('/'));
+        let Some(rest) = rest else { continue };
+        let (name, more) = rest.split_once('/').map_or((rest, false), |(name, _)| (name, true));
+        let (is_topic, has_more) = found.entry(name).or_insert((false, false));
+        (*is_topic, *has_more) = (*is_topic || !more, *has_more || more);
+    }
+    found
+}
+
 proptest! {
+    #[test]
+    fn the_topics_are_a_tree(
+        topics in prop::collection::vec(topic(), 0..60),
+        under in prop::option::of(topic()),
+        count in 1_usize..5,
+    ) {
+        let mut store = Retained::new(1 << 20);
+        for topic in &topics {
+            set(&mut store, &message(topic, b"x", None));
+        }
+        let (mut found, mut after) = (Vec::new(), None::<String>);
+        loop {
+            let (piece, has_more) = store.branches(under.as_deref(), after.as_deref(), count, NOW);
+            assert!(piece.len() <= count && !(has_more && piece.is_empty()));
+            found.extend(piece.iter().map(|one| (one.name.clone(), (one.message.is_some(), one.has_more_levels))));
+            if !has_more {
+                break;
+            }
+            after = found.last().map(|(name, _)| name.clone());
+        }
+        let wanted = levels(&topics, under.as_deref()).into_iter();
+        assert_eq!(found, wanted.map(|(name, facts)| (name.to_owned(), facts)).collect::<Vec<_>>());
+    }
+
     #[test]
     fn a_filter_finds_what_matches_however_small_the_steps(
         topics in prop::collection::vec((topic(), 0_u8..3), 0..60),

@@ -9,6 +9,7 @@
 #![deny(unsafe_code)]
 
 mod clock;
+mod code;
 mod control;
 mod courtesy;
 mod inbox;
@@ -133,6 +134,7 @@ pub struct Server {
 
 pub use broker::{Admission, CertificateName, ControlAnswer, Dismissal, Entry, Mount, Naming};
 
+pub use crate::code::give_back_code;
 pub use crate::control::{Order, Orders};
 pub use crate::listener::{Acceptor, BACKLOG, Listening, Rules, TcpOptions};
 pub use turn::{

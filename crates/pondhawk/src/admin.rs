@@ -5,18 +5,27 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fs, io};
 
-use admin::{Backup, BackupRefused, Control, InForce, Queue, Role, Running, Settings, Tokens};
+use admin::{
+    Backup, BackupRefused, Certificate, Control, InForce, LogRecord, Queue, Reloaded, Role, Running,
+    Settings, Tokens,
+};
 use auth::Bans;
 use config::{Binding, Config, QueueFull};
 use net::{Operator, TcpOptions};
 
+use crate::expiry::InUse;
 use crate::logging::Level;
+use crate::outcomes::Outcomes;
+use crate::recent::Recent;
 use crate::serve::Wishes;
 use crate::upkeep::Backups;
 use crate::users::replace_private;
 
 /// Name of the file with the generated token in the data directory.
 pub(crate) const TOKEN_FILE: &str = "admin-token";
+
+/// Name of the generated token in records of changes.
+const OWN_TOKEN: &str = "generated";
 
 /// Name of the file with all bans in the data directory.
 const BANS_FILE: &str = "bans.json";
@@ -73,6 +82,7 @@ impl Prepared {
             connections_max: usize::try_from(config.admin.connections).unwrap_or(usize::MAX),
             body_bytes_max: usize::try_from(config.admin.body_bytes).unwrap_or(usize::MAX),
             bans_max: usize::try_from(config.admin.bans).unwrap_or(usize::MAX),
+            changes_max: usize::try_from(config.admin.recent_changes).unwrap_or(usize::MAX),
             request_timeout: config.admin.request_timeout,
             tokens: self.tokens,
             version: env!("CARGO_PKG_VERSION"),
@@ -100,7 +110,7 @@ impl Prepared {
                 (token, line)
             }
         };
-        self.tokens.add(&token, Role::Admin).map_err(io::Error::other)?;
+        self.tokens.add(&token, Some(OWN_TOKEN), Role::Admin).map_err(io::Error::other)?;
         Ok(line)
     }
 }
@@ -141,6 +151,9 @@ pub(crate) struct MainThread {
     pub(crate) wishes: Wishes,
     pub(crate) log_level: Level,
     pub(crate) backups: Backups,
+    pub(crate) recent: Recent,
+    pub(crate) certificates: InUse,
+    pub(crate) outcomes: Outcomes,
     /// The file with all bans, if there is a data directory.
     pub(crate) bans: Option<PathBuf>,
 }
@@ -150,8 +163,20 @@ impl Control for MainThread {
         Arc::clone(&self.in_force.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn reload(&self) {
-        self.wishes.reload();
+    fn reload(&self) -> u64 {
+        self.outcomes.ask(|| self.wishes.reload())
+    }
+
+    fn last_reload(&self) -> Option<Reloaded> {
+        self.outcomes.last()
+    }
+
+    fn certificates(&self) -> Arc<[Certificate]> {
+        self.certificates.all()
+    }
+
+    fn log_lines(&self, before: u64, count: usize, wants: &dyn Fn(&LogRecord) -> bool) -> Vec<LogRecord> {
+        self.recent.lines(before, count, wants)
     }
 
     fn log_level(&self) -> &'static str {

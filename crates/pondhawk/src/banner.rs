@@ -46,6 +46,14 @@ pub(crate) fn kind(listener: &Listener, address: &str) -> String {
     format!("{transport}{protocol}{proxy}")
 }
 
+/// The path for WebSockets of a listener at a place in a network. A listener for load balancers only is none.
+pub(crate) fn websocket_path(listener: &Listener, address: &str) -> Option<String> {
+    let is_elsewhere =
+        address.starts_with("unix") || listener.address.is_quic() || !listener.proxy_from.is_empty();
+    let accepts = !is_elsewhere && listener.protocol != Protocol::Mqtt;
+    accepts.then(|| listener.websocket_path.clone().unwrap_or_else(|| "/".to_owned()))
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::PathBuf;

@@ -5,7 +5,7 @@
 
 use std::hash::{DefaultHasher, Hasher};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -15,6 +15,7 @@ use layers::{CurrentTls, Stack};
 use protocol::Instruments;
 use rustls::ServerConfig;
 
+use crate::expiry::{DAY_SECS, Expiry, InUse, Urgency, expiries};
 use crate::stack;
 use crate::stamp::Stamp;
 
@@ -26,6 +27,7 @@ pub(crate) struct Certificates {
     /// In the order of the configuration. `None` for a listener without TLS.
     listeners: Vec<Option<Watched>>,
     figures: Arc<Figures>,
+    in_use: InUse,
 }
 
 /// The state of files at one moment.
@@ -46,23 +48,6 @@ struct Watched {
     /// The stamps have changed, and nothing has been read since.
     is_pending: bool,
     expiries: Vec<Expiry>,
-}
-
-/// The end of the certificates in one file.
-struct Expiry {
-    file: PathBuf,
-    unix_secs: i64,
-    told: Urgency,
-}
-
-/// The time until a certificate expires, in steps for which there are warnings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Urgency {
-    None,
-    Within30Days,
-    Within7Days,
-    Within1Day,
-    Expired,
 }
 
 /// The layers of a listener of another configuration, which are not in use yet.
@@ -131,7 +116,7 @@ impl Certificates {
     /// # Errors
     /// As for [`prepare`](Self::prepare).
     pub(crate) fn open(listeners: &[Listener]) -> io::Result<(Self, Vec<Arc<Stack>>)> {
-        let mut all = Self { listeners: Vec::new(), figures: Arc::default() };
+        let mut all = Self { listeners: Vec::new(), figures: Arc::default(), in_use: InUse::default() };
         let next = all.prepare(&[], listeners, &vec![None; listeners.len()])?;
         let stacks = next.iter().map(|layers| Arc::clone(&layers.stack)).collect();
         all.use_next(next);
@@ -194,6 +179,11 @@ impl Certificates {
         tracing::error!(%error, "the new certificates are refused, and the earlier ones stay in use");
     }
 
+    /// The certificates in use, for operators.
+    pub(crate) fn in_use(&self) -> InUse {
+        self.in_use.clone()
+    }
+
     /// Whether there is anything to watch.
     pub(crate) fn is_empty(&self) -> bool {
         self.listeners.iter().all(Option::is_none)
@@ -219,15 +209,17 @@ impl Certificates {
         self.warn(now_unix_secs());
     }
 
-    /// Writes a line for each file that has become more urgent, and counts all files.
+    /// Writes a line for each file that has become more urgent, counts all files, and lists them for operators.
     fn warn(&mut self, now_unix_secs: i64) {
         let mut counts = [0; 5];
+        let all = self.listeners.iter().flatten().flat_map(|watched| &watched.expiries);
+        self.in_use.replace(all.map(|expiry| expiry.certificate.clone()).collect());
         for expiry in self.listeners.iter_mut().flatten().flat_map(|watched| &mut watched.expiries) {
-            let left_secs = expiry.unix_secs - now_unix_secs;
+            let left_secs = expiry.certificate.until_unix_secs - now_unix_secs;
             let urgency = Urgency::of(left_secs);
             counts[urgency as usize] += 1;
             if urgency > expiry.told {
-                let file = wire::Shown(expiry.file.display());
+                let file = wire::Shown(&expiry.certificate.file);
                 if urgency == Urgency::Expired {
                     tracing::error!(%file, "a certificate has expired");
                 } else {
@@ -291,38 +283,6 @@ impl Watched {
     }
 }
 
-/// The first certificate of each file to expire, for the files whose certificates can be read.
-fn expiries(listener: &Listener) -> Vec<Expiry> {
-    let files = listener.tls_certificate.iter().chain(&listener.tls_client_ca);
-    let expiry = |file: &PathBuf| {
-        let unix_secs = first_end(file).ok()??;
-        Some(Expiry { file: file.clone(), unix_secs, told: Urgency::None })
-    };
-    files.filter_map(expiry).collect()
-}
-
-fn first_end(file: &Path) -> io::Result<Option<i64>> {
-    let ends = stack::certificates("tls_certificate", file)?.into_iter().filter_map(|certificate| {
-        let (_, parsed) = x509_parser::parse_x509_certificate(&certificate).ok()?;
-        Some(parsed.validity().not_after.timestamp())
-    });
-    Ok(ends.min())
-}
-
-const DAY_SECS: i64 = 86_400;
-
-impl Urgency {
-    fn of(left_secs: i64) -> Self {
-        match left_secs {
-            ..=0 => Self::Expired,
-            1..=DAY_SECS => Self::Within1Day,
-            _ if left_secs <= 7 * DAY_SECS => Self::Within7Days,
-            _ if left_secs <= 30 * DAY_SECS => Self::Within30Days,
-            _ => Self::None,
-        }
-    }
-}
-
 /// The time, in seconds since 1970.
 pub(crate) fn now_unix_secs() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -331,6 +291,8 @@ pub(crate) fn now_unix_secs() -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use config::{Config, Flags, Machine, Sources};
 
     use super::*;
@@ -371,24 +333,5 @@ mod tests {
         std::fs::remove_dir_all(&directory).expect("it is ours");
         assert!(!Arc::ptr_eq(&config, &earlier), "other rules");
         assert!(Arc::ptr_eq(&config.cert_resolver, &earlier.cert_resolver), "the same certificate");
-    }
-
-    #[test]
-    fn a_certificate_is_urgent_in_steps() {
-        let rows = [
-            (31 * DAY_SECS, Urgency::None),
-            (30 * DAY_SECS + 1, Urgency::None),
-            (30 * DAY_SECS, Urgency::Within30Days),
-            (7 * DAY_SECS + 1, Urgency::Within30Days),
-            (7 * DAY_SECS, Urgency::Within7Days),
-            (DAY_SECS + 1, Urgency::Within7Days),
-            (DAY_SECS, Urgency::Within1Day),
-            (1, Urgency::Within1Day),
-            (0, Urgency::Expired),
-            (-1, Urgency::Expired),
-        ];
-        for (left_secs, urgency) in rows {
-            assert_eq!(Urgency::of(left_secs), urgency, "{left_secs}");
-        }
     }
 }

@@ -16,7 +16,7 @@ use crate::variables;
 pub(crate) struct Loaded {
     pub(crate) config: Config,
     /// The origin of each value that is no default, by the names of keys.
-    origins: Vec<(String, config::Origin)>,
+    pub(crate) origins: Vec<(String, config::Origin)>,
     /// The translation of Mosquitto's files, if the file is one.
     pub(crate) translated: Option<Translation>,
 }

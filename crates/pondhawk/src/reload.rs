@@ -17,6 +17,7 @@ use protocol::Instruments;
 use crate::file::{self, Loaded};
 use crate::files_read::{FilesRead, Stamps};
 use crate::logging::Logging;
+use crate::outcomes::Outcomes;
 use crate::running::Running;
 use crate::stamp::Stamp;
 use crate::watch::Watch;
@@ -41,6 +42,7 @@ pub(crate) struct Reload {
     /// The files without contents that are in force.
     empty: Vec<PathBuf>,
     figures: Arc<Figures>,
+    outcomes: Outcomes,
 }
 
 /// Values below `$SYS/broker/config/`.
@@ -63,7 +65,8 @@ impl Reload {
         let path = path.filter(|path| path.is_file());
         let known = Known { in_force: files.contents(), refused: None };
         let (watch, empty) = (Watch::default(), files.empty());
-        let mut reload = Self { path, flags, machine, watch, known, empty, figures: Arc::default() };
+        let (figures, outcomes) = (Arc::default(), Outcomes::default());
+        let mut reload = Self { path, flags, machine, watch, known, empty, figures, outcomes };
         reload.note(files.stamps());
         reload
     }
@@ -71,6 +74,11 @@ impl Reload {
     /// The values for `$SYS`.
     pub(crate) fn instruments(&self) -> Arc<dyn Instruments> {
         Arc::clone(&self.figures) as Arc<dyn Instruments>
+    }
+
+    /// The outcomes of all reloads.
+    pub(crate) fn outcomes(&self) -> &Outcomes {
+        &self.outcomes
     }
 
     /// The time between two looks at the files. `None` if nobody looks at them.
@@ -100,11 +108,16 @@ impl Reload {
                 if cause == Cause::Changed && self.known.has(read.contents, read.with_named) {
                     return self.note(read.stamps);
                 }
-                self.take(read, |config| running.reload(config, server))
+                self.take(read, |loaded| {
+                    let changes = running.reload(&loaded.config, server)?;
+                    running.use_origins(loaded);
+                    Ok(changes)
+                })
             }
             None => running.reload(&running.config.clone(), server).map_err(|error| error.to_string()),
         };
         log.change(&running.config.log);
+        self.outcomes.end(outcome.as_ref().map_err(String::as_str));
         match outcome {
             Ok(changes) => self.tell(&changes),
             Err(why) => {
@@ -142,10 +155,10 @@ impl Reload {
     fn take(
         &mut self,
         read: Read,
-        use_it: impl FnOnce(&Config) -> io::Result<Changes>,
+        use_it: impl FnOnce(&Loaded) -> io::Result<Changes>,
     ) -> Result<Changes, String> {
         let Read { loaded, empty, contents, with_named, mut stamps, named_stamps } = read;
-        let used = loaded.and_then(|loaded| use_it(&loaded.config).map_err(|error| error.to_string()));
+        let used = loaded.and_then(|loaded| use_it(&loaded).map_err(|error| error.to_string()));
         if used.is_ok() {
             self.known = Known { in_force: contents, refused: None };
             self.empty = empty;

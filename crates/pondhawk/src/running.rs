@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use admin::InForce;
 use base::Realm;
-use config::{Applies, Changes, Config, Listener};
+use config::{Applies, Changes, Config, Listener, Origin};
 use layers::Stack;
 use net::{Acceptor, Dismissal, LISTENER_PLACES, Listening, Server};
 use protocol::Instruments;
@@ -24,12 +24,15 @@ use protocol::Instruments;
 use crate::access::{AccessFiles, NextAccess};
 use crate::acme::Acme;
 use crate::certificates::{Certificates, NextLayers};
+use crate::file::Loaded;
 use crate::passed::Passed;
 use crate::{admin as operators, banner, limits, listen};
 
 /// The state of a running broker that a reload can change.
 pub(crate) struct Running {
     pub(crate) config: Config,
+    /// The origin of each value that is no default, by the names of keys.
+    origins: Vec<(String, Origin)>,
     /// In the order of the configuration.
     ports: Vec<Port>,
     pub(crate) access: AccessFiles,
@@ -82,13 +85,15 @@ impl Running {
     ///
     /// # Errors
     /// A file cannot be read or has a mistake, or an address cannot be listened on.
-    pub(crate) fn open(config: Config, passed: Passed) -> io::Result<(Self, Vec<Listening>, Vec<String>)> {
+    pub(crate) fn open(loaded: &Loaded, passed: Passed) -> io::Result<(Self, Vec<Listening>, Vec<String>)> {
+        let config = loaded.config.clone();
         let (access, realms) = AccessFiles::open_and_fetch(&config)?;
         let (certificates, stacks) = Certificates::open(&config.listeners)?;
         let acme = Acme::open(&config)?;
         let nothing = operators::in_force(&config, String::new(), Vec::new());
         let mut running = Self {
             config,
+            origins: loaded.origins.clone(),
             ports: Vec::new(),
             access,
             certificates,
@@ -146,10 +151,19 @@ impl Running {
             self.config.listeners.iter().zip(&self.ports).map(|(listener, port)| admin::Listener {
                 address: port.bound.clone(),
                 transport: banner::kind(listener, &port.bound),
+                websocket_path: banner::websocket_path(listener, &port.bound),
+                has_tls: !listener.tls_certificate.is_empty(),
                 numbers: port.former.iter().copied().chain([port.number]).collect(),
             });
-        let in_force = operators::in_force(&self.config, self.config.to_toml(), listeners.collect());
+        let toml = self.config.to_toml_with_origins(&self.origins);
+        let in_force = operators::in_force(&self.config, toml, listeners.collect());
         *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(in_force);
+    }
+
+    /// Notes the origins of the values that a reload has brought.
+    pub(crate) fn use_origins(&mut self, loaded: &Loaded) {
+        self.origins.clone_from(&loaded.origins);
+        self.note();
     }
 
     /// The values for `$SYS`.

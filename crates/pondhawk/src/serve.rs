@@ -23,6 +23,7 @@ use crate::logging::Logging;
 use crate::passed::Passed;
 use crate::privileges::Successor;
 use crate::process::PidFile;
+use crate::recent::Recent;
 use crate::reload::{Cause, Reload};
 use crate::running::Running;
 use crate::upkeep::Backups;
@@ -45,11 +46,10 @@ pub(crate) fn serve(loaded: &Loaded, reload: Reload, file_layer: FileLayer) -> i
     }
     let successor = Successor::of(config)?;
     // Lives until the function returns, on every path: dropping it writes the waiting lines.
-    let (otlp, lines) = otlp::Prepared::new(&config.otlp)?.unzip();
-    let log = logging::start(&config.log, successor.as_ref(), lines.flatten());
+    let (log, otlp, recent) = start_log(config, successor.as_ref())?;
     // Before the server's threads start: from here on, a signal ends the broker in order.
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])?;
-    let (mut running, listeners, bound) = Running::open(config.clone(), passed)?;
+    let (mut running, listeners, bound) = Running::open(loaded, passed)?;
     let bans_file = admin::bans_file(config);
     let admin = admin::Prepared::open(config)?;
     let _pid_file = PidFile::write(config.pid_file.as_deref(), successor.is_some());
@@ -62,8 +62,7 @@ pub(crate) fn serve(loaded: &Loaded, reload: Reload, file_layer: FileLayer) -> i
     let mut options = limits::options(config);
     options.guard = Arc::new(Guard::new(running.access.current()));
     options.guard.replace_bans(crate::admin::read_bans(config)?);
-    options.instruments.extend(running.instruments());
-    options.instruments.push(reload.instruments());
+    options.instruments.extend(running.instruments().into_iter().chain([reload.instruments()]));
     options.instruments.extend(otlp.iter().map(otlp::Prepared::instruments));
     let file = running.access.dynamic_security().cloned();
     let controls = file.map(|file| controls(file, &mut options, &ended));
@@ -71,40 +70,54 @@ pub(crate) fn serve(loaded: &Loaded, reload: Reload, file_layer: FileLayer) -> i
     running.begin_acme()?;
     eprint!("{}", banner::text(config, &bound, loaded.first_user()));
     let wishes = Wishes { is_asked: Arc::default(), events: ended.clone() };
-    let main_thread = Box::new(MainThread {
+    let main_thread = MainThread {
         in_force: running.in_force(),
         wishes: wishes.clone(),
         log_level: log.level(),
+        recent,
+        certificates: running.certificates.in_use(),
+        outcomes: reload.outcomes().clone(),
         backups: Backups::new(config.data_dir.clone(), config.admin.backup_dir.clone()),
         bans: bans_file,
-    });
-    let admin = admin.map(|admin| admin.start(config, server.operator(), main_thread)).transpose()?;
+    };
+    let admin =
+        admin.map(|admin| admin.start(config, server.operator(), Box::new(main_thread))).transpose()?;
     admin.iter().flat_map(|(_, lines)| lines).for_each(|line| eprintln!("{line}"));
     tell_remarks(loaded);
-    for name in variables::unknown(&crate::environment()) {
-        tracing::warn!("the environment variable {name} sets no key");
-    }
     // Dropped at the end of the function, so that the last lines are sent.
     let _otlp = otlp.map(|otlp| otlp.start(server.operator(), running.in_force())).transpose()?;
     let watchdog = Watchdog::start(server.operator())?;
     process::notify_ready();
+    net::give_back_code();
     forward(signals, ended, wishes.clone());
     let mut from_files = FromFiles { running, reload, log: &log, wishes, looks: Looks::default() };
     let event = wait(&events, &mut from_files, controls.as_ref(), &server);
     // Before the threads that they ask.
     drop((admin, watchdog));
     match event {
-        Some(Ended { thread }) if thread == SIGNAL => {
-            tracing::info!("stopping");
-            process::notify_stopping();
-            server.shut_down()
-        }
-        Some(Ended { thread }) => {
+        Some(Ended { thread }) if thread != SIGNAL => {
             let failure = server.shut_down();
             Err(io::Error::other(format!("{thread} has stopped unexpectedly: {failure:?}")))
         }
-        None => server.shut_down(),
+        by_signal => {
+            if by_signal.is_some() {
+                tracing::info!("stopping");
+                process::notify_stopping();
+            }
+            server.shut_down()
+        }
     }
+}
+
+/// Starts the log, which also has lines for a collector and for operators.
+fn start_log(
+    config: &Config,
+    successor: Option<&Successor>,
+) -> io::Result<(Logging, Option<otlp::Prepared>, Recent)> {
+    let (otlp, lines) = otlp::Prepared::new(&config.otlp)?.unzip();
+    let recent = Recent::new(config.admin.recent_log_bytes as usize);
+    let kept = config.admin.address.as_ref().map(|_| recent.clone());
+    Ok((logging::start(&config.log, successor, (lines.flatten(), kept)), otlp, recent))
 }
 
 /// Gives up the rights of the superuser, after a last use of them for the data directory. Names the files that cannot be read
@@ -135,8 +148,11 @@ fn become_user(successor: &Successor, config: &Config) -> io::Result<()> {
     Ok(())
 }
 
-/// Logs the lines of Mosquitto's files whose meaning is not exactly kept.
+/// Logs the lines of Mosquitto's files whose meaning is not exactly kept, and environment variables without a meaning.
 fn tell_remarks(loaded: &Loaded) {
+    for name in variables::unknown(&crate::environment()) {
+        tracing::warn!("the environment variable {name} sets no key");
+    }
     for remark in loaded.translated.iter().flat_map(|translation| &translation.remarks) {
         match remark.kind {
             Kind::Changed | Kind::NotYet => tracing::warn!("{remark}"),
@@ -247,7 +263,7 @@ impl FromFiles<'_> {
 
     /// Reads the configuration, because somebody has asked for it.
     fn reload(&mut self, server: &Server) {
-        self.wishes.begin();
+        self.reload.outcomes().begin(|| self.wishes.begin());
         self.reload.run(Cause::Asked, &mut self.running, server, self.log);
     }
 }

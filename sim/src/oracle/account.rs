@@ -24,6 +24,7 @@ pub(crate) fn check(counters: &[Arc<Counters>], gauges: &Gauges) -> Result<(), S
         ("dropped_budget", totals.dropped_budget),
         ("dropped_too_large", totals.dropped_too_large),
         ("dropped_expired", totals.dropped_expired),
+        ("dropped_denied", totals.dropped_denied),
     ];
     compare("the shards", totals.routed, &parts)?;
     let value = |gauge: &AtomicUsize| gauge.load(Ordering::Relaxed) as u64;

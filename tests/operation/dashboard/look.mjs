@@ -3,15 +3,16 @@
 //
 // Each view is also examined by axe, which finds what people with a disability cannot use.
 //
-// node look.mjs PROFILE URL TOKEN [PICTURES]: PROFILE is a directory for the browser. Prints a
-// line for each view, and ends with 1 if one is not as it should be.
+// node look.mjs PROFILE URL TOKENS [PICTURES]: PROFILE is a directory for the browser, and TOKENS are those of an admin, an
+// operator and a viewer, with commas. Prints a line for each view, and ends with 1 if one is not as it should be.
 
 import { spawn } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 
-const [profile, url, token, pictures] = process.argv.slice(2);
+const [profile, url, tokens, pictures] = process.argv.slice(2);
+const [token, operator, viewer] = tokens.split(",");
 const DEADLINE_MS = 30_000;
 
 const flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-breakpad",
@@ -130,6 +131,16 @@ try {
     document.querySelector("main form button").click(); document.querySelector("#ask button[value=yes]").click()`);
   await look("discarded", "#/group/%24share%2Fworkers%2Fjobs%2F%23", "2 messages are discarded.");
   await look("retained", "#/retained", "<b>croak</b>");
+  await look("topics", "#/topics", "pond");
+  await look("topics-below", "#/topics?under=pond", "<b>croak</b>");
+  await look("topics-none", "#/topics?under=desert", "No topic below these levels");
+  await look("subscribers-ask", "#/subscribers", "Name a topic");
+  await look("subscribers", "#/subscribers?topic=pond%2Fx", "frog/1");
+  await look("subscribers-group", "#/subscribers?topic=jobs%2F1", "$share/workers/jobs/#");
+  await look("subscribers-none", "#/subscribers?topic=desert", "Nobody subscribes to this topic");
+  await look("account", "#/account", "The outcomes add up: no message is missing.");
+  await look("log", "#/log?match=frog", "client_id=frog/1");
+  await look("log-none", "#/log?match=unicorn", "No line is like this.");
   await look("explain", "#/explain?publisher=toad&topic=Pond%2Fx&subscriber=frog%2F1&qos=0", "capital and small letters differ");
   await look("bans-none", "#/bans", "Nobody is banned.");
   await evaluate(`document.querySelector("input[name=value]").value = "toad<b>";
@@ -140,11 +151,21 @@ try {
   await look("trace-none", "#/trace?kind=topic&value=pond%2F%23", "It costs nothing while no trace is under way");
   await evaluate(`document.querySelector("main form button").click()`);
   await look("trace-begun", "#/trace", "Nothing has happened yet.");
-  await evaluate(`call("/api/v1/publish", "POST", { topic: "pond/y", payload: "<i>ribbit</i>" })`);
+  await evaluate(`import("/views/page.js").then(({ call }) => call("/api/v1/publish", "POST", { topic: "pond/y", payload: "<i>ribbit</i>" }))`);
   await look("trace", "#/trace", "<i>ribbit</i>");
   await evaluate(`document.querySelector("main button.danger").click(); document.querySelector("#ask button[value=yes]").click()`);
   await look("trace-forgotten", "#/trace", "The trace is forgotten.");
   await look("publish", "#/publish", "Publish a message");
+  await look("try", "#/try", "the token of operators gives it no rights");
+  await evaluate(`document.querySelector("input[name=client_id]").value = "newt/2"; document.querySelector("main form button").click()`);
+  await look("try-connected", "#/try", "Subscribed to nothing yet.");
+  await evaluate(`document.querySelector("input[name=filter]").value = "try/#"; document.querySelector("main form button").click()`);
+  await look("try-subscribed", "#/try", "Subscribed to try/#.");
+  await evaluate(`document.querySelector("input[name=topic]").value = "try/1"; document.querySelector("input[name=payload]").value = "<u>splash</u>";
+    document.querySelectorAll("main form")[1].querySelector("button").click()`);
+  await look("try-received", "#/try", "<u>splash</u>");
+  await evaluate(`document.querySelector("main p button").click()`);
+  await look("try-ended", "#/try", "You have disconnected.");
   await look("listeners", "#/listeners", "127.0.0.1:");
   await evaluate(`document.querySelector("input[name=seconds]").value = "3600";
     document.querySelector("main form button").click(); document.querySelector("#ask button[value=yes]").click()`);
@@ -153,11 +174,29 @@ try {
   await look("draining-again", "#/listeners", "New clients are refused");
   await evaluate(`document.querySelector("main section button").click()`);
   await look("drained", "#/listeners", "Before maintenance");
+  await look("audit", "#/audit", "toad<b>");
   await look("figures", "#/figures", "clients/connected");
-  await look("configuration", "#/configuration", "[admin]");
+  await look("configuration", "#/configuration", "# default");
+  await evaluate(`document.querySelector("main p button").click(); document.querySelector("#ask button[value=yes]").click()`);
+  await look("reloaded", "#/configuration", "The configuration is as before.");
   await look("gone", "#/client/nobody", "there is no client nobody");
   await send("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: "dark" }] });
   await look("dark", "#/", "Everything is fine");
+  for (const [name, of, missing] of [["operator", operator, "Draining the broker needs the role admin. Yours is operator."], ["viewer", viewer, "Draining the broker needs the role admin. Yours is viewer."]]) {
+    await evaluate(`document.getElementById("leave").click()`);
+    await look(`${name}-login`, "#/", "A token is needed");
+    await evaluate(`document.querySelector("input[name=token]").value = ${JSON.stringify(of)}; document.querySelector("main form button").click()`);
+    await look(`${name}`, "#/", `Your role: ${name}`);
+    await look(`${name}-listeners`, "#/listeners", missing);
+    await look(`${name}-trace`, "#/trace", "needs the role admin");
+    await look(`${name}-client`, "#/client/frog%2F1", "pond/#");
+    const off = await evaluate(`[...document.querySelectorAll("main button")].filter((one) => one.disabled).map((one) => one.textContent).join()`);
+    const expected = { operator: "End session", viewer: "Disconnect,End session" }[name];
+    if (off !== expected) problems.push(`${name}: the buttons that are off are ${off}, and not ${expected}`);
+  }
+  await look("viewer-publish", "#/publish", "Publishing needs the role operator. Yours is viewer.");
+  await look("viewer-bans", "#/bans", "Banning clients needs the role operator.");
+  await look("viewer-configuration", "#/configuration", "A backup needs the role admin.");
 } catch (error) {
   problems.push(String(error));
 }

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 
 use super::body::Body;
 use crate::answer::{Answer, Failure};
-use crate::server::{Asked, Backup, BackupRefused, BackupState, Shared};
+use crate::asked::Asked;
+use crate::control::{Backup, BackupRefused, BackupState};
+use crate::server::Shared;
 
 pub(crate) fn show(shared: &Shared) -> Answer {
     Answer::json(

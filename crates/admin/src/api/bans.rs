@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use super::body::Body;
 use super::unix_secs;
 use crate::answer::{Answer, Failure};
-use crate::server::{Asked, Shared};
+use crate::asked::Asked;
+use crate::server::Shared;
 
 /// The bans, the next to end first.
 pub(crate) fn list(shared: &Shared) -> Answer {
@@ -47,6 +48,7 @@ pub(crate) fn add(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
     let until_unix_secs = seconds.map(|seconds| now.saturating_add(seconds));
     let terms = Terms { until_unix_secs, reason: reason.into() };
     let mut bans = current(shared, now);
+    note_before(asked, &bans, &whom, now);
     bans.insert(whom.clone(), terms.clone());
     if bans.len() > shared.bans_max {
         shared.counters.refused(crate::counters::Refusal::Bans);
@@ -60,12 +62,20 @@ pub(crate) fn add(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
 /// Lifts a ban, which is named by its kind and its value.
 pub(crate) fn lift(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
     let whom = Whom::parse(&asked.values[0], &asked.values[1]).map_err(Failure::bad)?;
-    let mut bans = current(shared, unix_secs());
+    let now = unix_secs();
+    let mut bans = current(shared, now);
+    note_before(asked, &bans, &whom, now);
     if !bans.remove(&whom) {
         return Err(Failure::not_found("there is no such ban"));
     }
     keep(shared, bans)?;
     Ok(Answer::json(&json!({ "lifted": whom.to_string(), "kind": whom.kind() })))
+}
+
+/// Notes the ban that is there before a change of it.
+fn note_before(asked: &Asked, bans: &Bans, whom: &Whom, now: u64) {
+    let found = bans.iter().find(|(known, _)| *known == whom);
+    asked.note_before(found.map_or(Value::Null, |(whom, terms)| describe(whom, terms, now)));
 }
 
 /// The bans that have not ended.

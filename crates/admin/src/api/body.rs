@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::answer::Failure;
-use crate::server::Asked;
+use crate::asked::Asked;
 
 /// The fields of a body.
 pub(crate) struct Body(Map<String, Value>);

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 
 use super::{limit, word};
 use crate::answer::{Answer, Failure};
+use crate::asked::Asked;
 use crate::asking;
-use crate::server::{Asked, Shared};
+use crate::server::Shared;
 
 /// Names of all lists.
 pub const LISTS: &[&str] = &{

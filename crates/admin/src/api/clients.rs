@@ -11,8 +11,9 @@ use wire::Version;
 
 use super::{QUESTIONS_MAX, bad_cursor, limit, switch, word};
 use crate::answer::{Answer, Failure};
+use crate::asked::Asked;
 use crate::asking;
-use crate::server::{Asked, Shared};
+use crate::server::Shared;
 
 /// Pause until a session that is to end is looked at again, because its client has not left yet.
 const LEAVING_PAUSE: Duration = Duration::from_millis(20);

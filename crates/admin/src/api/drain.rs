@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use super::body::Body;
 use crate::answer::{Answer, Failure};
+use crate::asked::Asked;
 use crate::asking;
-use crate::server::{Asked, Shared};
+use crate::server::Shared;
 
 /// Time in which clients leave if the request does not say.
 const SECONDS: u64 = 60;

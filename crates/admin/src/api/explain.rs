@@ -9,12 +9,13 @@ use wire::{MessageProperties, Qos};
 use super::clients::Look;
 use super::{clients, unix_secs};
 use crate::answer::{Answer, Failure};
+use crate::asked::Asked;
 use crate::asking;
 use crate::explain::seek::next_behind;
 use crate::explain::{
     Broker, Choice, Connection, Group, Memory, Publisher, Queue, Receiver, Situation, explain, matches,
 };
-use crate::server::{Asked, Shared};
+use crate::server::Shared;
 
 /// Up to this number of subscriptions, all are read: the answer then names all filters that nearly match.
 const ALL_READ_MAX: usize = 10_000;
@@ -119,7 +120,7 @@ fn subscription_count(found: &Look) -> usize {
 
 /// The queue of a session, with the lower bounds of its roles and of the configuration. The queue of a session that ends
 /// with its connection is behind its window.
-fn queue(found: &Look, of_roles: QueueLimits, of_all: crate::server::Queue) -> Queue {
+fn queue(found: &Look, of_roles: QueueLimits, of_all: crate::control::Queue) -> Queue {
     let (messages, bytes) = match (&found.session, &found.client) {
         (Some(session), _) => (session.queued_messages, session.queued_bytes),
         (None, Some(client)) => (client.waiting_messages, client.waiting_bytes),
@@ -301,7 +302,7 @@ mod tests {
         let realms = Realms::new(vec![("".into(), Arc::new(access))]);
         let of = |user: &str, messages_max: usize, bytes_max: usize| {
             let principal = Principal { user: Some(user.into()), ..Principal::default() };
-            let of_all = crate::server::Queue { messages_max, bytes_max, when_full: "refuse" };
+            let of_all = crate::control::Queue { messages_max, bytes_max, when_full: "refuse" };
             let queue = queue(&look(2, 20), realms.queue_limits(&principal), of_all);
             assert_eq!((queue.messages, queue.bytes), (2, 20));
             (queue.messages_max, queue.bytes_max)

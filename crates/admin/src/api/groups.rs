@@ -7,8 +7,9 @@ use topic::TopicFilter;
 
 use super::{QUESTIONS_MAX, bad_cursor, limit};
 use crate::answer::{Answer, Failure};
+use crate::asked::Asked;
 use crate::asking;
-use crate::server::{Asked, Shared};
+use crate::server::Shared;
 
 pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
     let limit = limit(asked)?;

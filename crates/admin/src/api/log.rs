@@ -1,13 +1,19 @@
-//! The level of the log, while the broker runs.
+//! The level of the log while the broker runs, its last lines, and the last changes by operators.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::body::Body;
+use super::{bad_cursor, limit, word};
 use crate::answer::{Answer, Failure};
-use crate::server::{Asked, Shared};
+use crate::asked::Asked;
+use crate::control::LogRecord;
+use crate::server::Shared;
 
 /// The levels that a request may choose. The lines about changes by operators are warnings, so that none of these hides them.
 pub const LOG_LEVELS: [&str; 4] = ["warn", "info", "debug", "trace"];
+
+/// All levels of lines, the most important first.
+pub const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
 pub(crate) fn level(shared: &Shared) -> Answer {
     Answer::json(&json!({ "level": shared.control.log_level() }))
@@ -18,6 +24,51 @@ pub(crate) fn set_level(asked: &Asked, shared: &Shared) -> Result<Answer, Failur
     let level = LOG_LEVELS.into_iter().find(|level| body.field("level") == level);
     let level = level.ok_or_else(|| Failure::bad(format!("level is one of {}", LOG_LEVELS.join(", "))))?;
     let before = shared.control.log_level();
+    asked.note_before(json!({ "level": before }));
     shared.control.set_log_level(level);
     Ok(Answer::json(&json!({ "level": level, "before": before, "until": "the next reload or the end" })))
+}
+
+/// The last lines of the log, newest first.
+pub(crate) fn lines(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+    let (limit, before) = (limit(asked)?, number_cursor(asked)?);
+    let least = word(asked, "level", &LEVELS)?.map_or(LEVELS.len() - 1, place);
+    let text = asked.parameter("match").unwrap_or_default().to_lowercase();
+    let wants = |line: &LogRecord| place(line.level) <= least && has_text(line, &text);
+    let lines = shared.control.log_lines(before, limit, &wants);
+    let cursor = lines.last().filter(|_| lines.len() == limit).map(|line| line.number.to_string());
+    let lines: Vec<Value> = lines.iter().map(describe).collect();
+    Ok(Answer::json(&json!({ "lines": lines, "cursor": cursor })))
+}
+
+/// The place of a level among all, the most important first.
+fn place(level: &str) -> usize {
+    LEVELS.iter().position(|known| *known == level).unwrap_or(LEVELS.len())
+}
+
+fn has_text(line: &LogRecord, text: &str) -> bool {
+    let of_field = |(name, value): (&String, &Value)| {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        format!("{name}={value}").to_lowercase().contains(text)
+    };
+    line.message.to_lowercase().contains(text) || line.fields.iter().any(of_field)
+}
+
+fn describe(line: &LogRecord) -> Value {
+    json!({ "unix_ms": line.unix_ms, "level": line.level, "message": line.message, "fields": line.fields })
+}
+
+/// The last changes that operators have asked for, newest first.
+pub(crate) fn changes(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+    let (limit, before) = (limit(asked)?, number_cursor(asked)?);
+    let changes = shared.trail.list(before, limit);
+    let cursor = changes.last().filter(|_| changes.len() == limit).map(|(number, _)| number.to_string());
+    let changes: Vec<Value> = changes.into_iter().map(|(_, change)| change).collect();
+    Ok(Answer::json(&json!({ "changes": changes, "cursor": cursor })))
+}
+
+/// A cursor that is the number of a line or a record.
+fn number_cursor(asked: &Asked) -> Result<u64, Failure> {
+    let Some(text) = asked.parameter("cursor") else { return Ok(u64::MAX) };
+    text.parse().map_err(|_| bad_cursor())
 }

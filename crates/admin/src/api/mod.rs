@@ -8,11 +8,14 @@ pub(crate) mod clients;
 pub(crate) mod drain;
 mod explain;
 mod groups;
-mod log;
+pub(crate) mod log;
 mod payload;
+mod publish;
 mod queues;
+mod reload;
 mod retained;
 mod status;
+mod subscribers;
 pub(crate) mod trace;
 
 use std::sync::Arc;
@@ -21,17 +24,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde_json::json;
 
 use crate::answer::{Answer, Failure};
+use crate::asked::Asked;
+use crate::page;
 use crate::routes::{self, Action};
-use crate::server::{Asked, Shared};
+use crate::server::Shared;
 
 pub(crate) use drain::Drains;
 pub use log::LOG_LEVELS;
 pub(crate) use trace::Traces;
-
-/// The dashboard: one page, which asks the API for everything that it shows.
-const PAGE: &str = include_str!("../page/index.html");
-const SCRIPT: &str = include_str!("../page/app.js");
-const STYLE: &str = include_str!("../page/style.css");
 
 /// Items of an answer if the request does not say how many.
 const LIMIT: usize = 100;
@@ -43,9 +43,10 @@ const QUESTIONS_MAX: usize = 64;
 /// Carries out a request that has the right to its route.
 pub(crate) async fn carry_out(asked: &Asked, shared: &Arc<Shared>) -> Result<Answer, Failure> {
     match asked.route.action {
-        Action::Page => Ok(Answer::of("text/html; charset=utf-8", PAGE)),
-        Action::Script => Ok(Answer::of("text/javascript; charset=utf-8", SCRIPT)),
-        Action::Style => Ok(Answer::of("text/css; charset=utf-8", STYLE)),
+        Action::Page => Ok(page::page(&asked.host)),
+        Action::Script => Ok(page::script()),
+        Action::View => page::view(&asked.values[0]),
+        Action::Style => Ok(page::style()),
         Action::Healthy => Ok(Answer::text("ok\n")),
         Action::Ready => Ok(status::ready(shared).await),
         Action::Metrics => Ok(status::metrics(shared)),
@@ -61,6 +62,7 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Arc<Shared>) -> Result<Ans
         Action::EndSession => clients::end_session(asked, shared).await,
         Action::Queue => queues::of_one_client(asked, shared).await,
         Action::DiscardQueue => queues::discard_of_client(asked, shared).await,
+        Action::Subscribers => subscribers::list(asked, shared).await,
         Action::Groups => groups::list(asked, shared).await,
         Action::Group => groups::one(asked, shared).await,
         Action::Members => groups::members(asked, shared).await,
@@ -70,7 +72,9 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Arc<Shared>) -> Result<Ans
         Action::Retained => retained::list(asked, shared).await,
         Action::RetainedMessage => retained::one(asked, shared).await,
         Action::ClearRetained => retained::clear(asked, shared).await,
-        Action::Publish => retained::publish(asked, shared).await,
+        Action::ClearMatching => retained::clear_matching(asked, shared).await,
+        Action::Topics => retained::topics(asked, shared).await,
+        Action::Publish => publish::publish(asked, shared).await,
         Action::Bans => Ok(bans::list(shared)),
         Action::Ban => bans::add(asked, shared),
         Action::LiftBan => bans::lift(asked, shared),
@@ -81,18 +85,19 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Arc<Shared>) -> Result<Ans
         Action::TraceFile => trace::file(asked, shared),
         Action::Trace => trace::begin(asked, shared).await,
         Action::EndTrace => trace::end(asked, shared),
+        Action::Certificates => Ok(status::certificates(shared)),
         Action::Listeners => Ok(status::listeners(shared)),
         Action::Configuration => {
             Ok(Answer::json(&json!({ "toml": shared.control.in_force().configuration })))
         }
         Action::ShowBackup => Ok(backup::show(shared)),
         Action::Backup => backup::begin(asked, shared),
+        Action::Log => log::lines(asked, shared),
+        Action::Audit => log::changes(asked, shared),
         Action::LogLevel => Ok(log::level(shared)),
         Action::SetLogLevel => log::set_level(asked, shared),
-        Action::Reload => {
-            shared.control.reload();
-            Ok(Answer::json(&json!({ "reload": "begun", "outcome": "see the log" })))
-        }
+        Action::ShowReload => Ok(reload::last(shared)),
+        Action::Reload => Ok(reload::begin(shared)),
     }
 }
 
@@ -109,7 +114,13 @@ fn bad_cursor() -> Failure {
 }
 
 fn unix_secs() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    unix_ms() / 1_000
+}
+
+/// The time, in milliseconds since 1970.
+pub(crate) fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// A parameter that is `true` or `false`.

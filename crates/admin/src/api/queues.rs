@@ -9,8 +9,9 @@ use topic::TopicFilter;
 
 use super::{QUESTIONS_MAX, bad_cursor, limit, payload, switch, unix_secs};
 use crate::answer::{Answer, Failure};
+use crate::asked::Asked;
 use crate::asking;
-use crate::server::{Asked, Shared};
+use crate::server::Shared;
 
 /// Bytes of a payload in a list.
 const SHOWN_BYTES: usize = 256;

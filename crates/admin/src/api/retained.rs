@@ -1,33 +1,29 @@
-//! Retained messages, and messages of the operator.
+//! Retained messages, as a list and as a tree of topics.
 
-use base::{Content, Message, Now};
+use base::{Content, Message};
 use data_encoding::HEXLOWER;
 use hyper::StatusCode;
-use ledger::{Cursor, OperatorAnswer};
+use ledger::{Branch, Cursor, OperatorAnswer};
 use serde_json::{Value, json};
 use topic::{TopicFilter, TopicName};
 use wire::{MessageProperties, Qos};
 
-use super::body::Body;
+use super::publish::{name, own_name, send};
 use super::{QUESTIONS_MAX, bad_cursor, limit, payload};
 use crate::answer::{Answer, Failure};
+use crate::asked::Asked;
 use crate::asking;
-use crate::server::{Asked, Shared};
+use crate::server::Shared;
 
 /// Bytes of a payload in a list.
 const SHOWN_BYTES: usize = 256;
+/// Maximum number of steps of an order to clear. Each clears at most 256 topics.
+const CLEARING_STEPS_MAX: usize = 4;
 
 pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
     let limit = limit(asked)?;
-    let filter = asked.parameter("filter").unwrap_or("#");
-    let parsed = TopicFilter::new(filter).ok().filter(|filter| filter.shared().is_none());
-    let parsed = parsed.ok_or_else(|| Failure::bad(format!("{filter} is no topic filter")))?;
-    let mut cursor = Cursor::over_all(parsed, None);
-    if let Some(text) = asked.parameter("cursor") {
-        let position = HEXLOWER.decode(text.as_bytes()).map_err(|_| bad_cursor())?;
-        cursor = cursor.at(&position);
-    }
-    let mut next = Some(Box::new(cursor));
+    let parsed = plain_filter(asked.parameter("filter").unwrap_or("#"))?;
+    let mut next = Some(Box::new(from_request(parsed, asked)?));
     let (mut items, mut questions) = (Vec::new(), 0);
     while let Some(cursor) = next.take() {
         if items.len() >= limit || questions == QUESTIONS_MAX {
@@ -81,61 +77,82 @@ pub(crate) async fn one(asked: &Asked, shared: &Shared) -> Result<Answer, Failur
     Ok(Answer::json(&describe(message, usize::MAX)))
 }
 
-fn name(topic: &str) -> Result<TopicName<'_>, Failure> {
-    TopicName::new(topic).map_err(|_| Failure::bad(format!("{topic} is no topic name")))
-}
-
-/// A topic that an operator may publish to: those of the broker itself are not among them.
-fn own_name(topic: &str) -> Result<TopicName<'_>, Failure> {
-    let topic = name(topic)?;
-    if topic.is_reserved() {
-        return Err(Failure(StatusCode::FORBIDDEN, "topics that begin with $ are the broker's".to_owned()));
-    }
-    Ok(topic)
-}
-
 pub(crate) async fn clear(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
     let topic = own_name(&asked.values[0])?;
-    let properties = &MessageProperties::EMPTY;
-    let content = Content { topic, properties, payload: &[], qos: Qos::AtLeastOnce, retain: true };
-    send(shared, &content).await?;
+    let filter = TopicFilter::new(topic.as_str()).map_err(|_| Failure::bad("this is no topic"))?;
+    let (messages, _) = step(shared, Box::new(Cursor::over_all(filter, None))).await?;
+    asked.note_before(messages.first().map_or(Value::Null, |message| describe(message, SHOWN_BYTES)));
+    clear_topic(topic, shared).await?;
     Ok(Answer::json(&json!({ "cleared": topic.as_str() })))
 }
 
-pub(crate) async fn publish(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
-    let body = Body::of(asked)?;
-    let topic = own_name(body.needed("topic")?)?;
-    let levels_max = shared.control.in_force().topic_levels_max;
-    if topic.level_count() > levels_max {
-        return Err(Failure::bad(format!(
-            "the topic has more than {levels_max} levels (limits.topic_levels)"
-        )));
-    }
-    let payload = payload::bytes(body.needed("payload")?, body.text("encoding")?.unwrap_or("utf-8"));
-    let payload = payload.ok_or_else(|| Failure::bad("the payload is not encoded as `encoding` says"))?;
-    let qos = match body.field("qos") {
-        Value::Null => Qos::AtMostOnce,
-        qos => match qos.as_u64() {
-            Some(0) => Qos::AtMostOnce,
-            Some(1) => Qos::AtLeastOnce,
-            Some(2) => Qos::ExactlyOnce,
-            _ => return Err(Failure::bad("qos is 0, 1 or 2")),
-        },
-    };
-    let retain = body.flag("retain")?;
+/// Publishes a message without payload, as a client clears a topic.
+async fn clear_topic(topic: TopicName<'_>, shared: &Shared) -> Result<(), Failure> {
     let properties = &MessageProperties::EMPTY;
-    send(shared, &Content { topic, properties, payload: &payload, qos, retain }).await?;
-    Ok(Answer::json(&json!({ "published": topic.as_str(), "bytes": payload.len() })))
+    send(shared, &Content { topic, properties, payload: &[], qos: Qos::AtLeastOnce, retain: true }).await
 }
 
-/// Publishes a message through the first shard. The outcome at its receivers is in the counters.
-async fn send(shared: &Shared, content: &Content<'_>) -> Result<(), Failure> {
-    // Without an expiry interval, the time does not count.
-    let now = Now { monotonic_ms: 0, unix_ms: 0 };
-    let message = Message::of_content(content, None, now);
-    if shared.operator.is_memory_short() && !content.payload.is_empty() {
-        return Err(Failure::unavailable("memory is short: nothing new is admitted"));
+/// Clears the retained messages of all topics that match a filter, some at a time.
+pub(crate) async fn clear_matching(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+    let filter = asked.parameter("filter").ok_or_else(|| Failure::bad("filter is missing"))?;
+    let parsed = plain_filter(filter)?;
+    if parsed.first_level().starts_with('$') {
+        return Err(Failure(StatusCode::FORBIDDEN, "topics that begin with $ are the broker's".to_owned()));
     }
-    let question = broker::Question::Publish(Box::new(message));
-    asking::shard(&shared.operator, 0, question).await.map(drop)
+    let mut cursor = Some(Box::new(from_request(parsed, asked)?));
+    let mut cleared = 0;
+    for _ in 0..CLEARING_STEPS_MAX {
+        let Some(from) = cursor.take() else { break };
+        let (messages, behind) = step(shared, from).await?;
+        for message in &messages {
+            clear_topic(message.topic(), shared).await?;
+        }
+        cleared += messages.len();
+        cursor = behind;
+    }
+    let next = cursor.map(|cursor| HEXLOWER.encode(cursor.position()));
+    Ok(Answer::json(&json!({ "cleared": cleared, "cursor": next })))
+}
+
+fn plain_filter(filter: &str) -> Result<TopicFilter<'_>, Failure> {
+    let parsed = TopicFilter::new(filter).ok().filter(|filter| filter.shared().is_none());
+    parsed.ok_or_else(|| Failure::bad(format!("{filter} is no topic filter")))
+}
+
+/// A cursor at the position that the request names.
+fn from_request(filter: TopicFilter<'_>, asked: &Asked) -> Result<Cursor, Failure> {
+    let cursor = Cursor::over_all(filter, None);
+    let Some(text) = asked.parameter("cursor") else { return Ok(cursor) };
+    let position = HEXLOWER.decode(text.as_bytes()).map_err(|_| bad_cursor())?;
+    Ok(cursor.at(&position))
+}
+
+/// The topics with retained messages as a tree, a level at a time.
+pub(crate) async fn topics(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+    let limit = limit(asked)?;
+    let under = asked.parameter("under");
+    let mut after: Option<Box<str>> = asked.parameter("cursor").map(Box::from);
+    let (mut items, mut has_more) = (Vec::new(), true);
+    while has_more && items.len() < limit {
+        let question = ledger::Question::Branches { under: under.map(Box::from), after: after.clone() };
+        let OperatorAnswer::Branches(found, more) = asking::ledger(&shared.operator, question).await? else {
+            unreachable!("it answers its question")
+        };
+        has_more = more || found.len() > limit - items.len();
+        let room = limit - items.len();
+        items.extend(found.iter().take(room).map(|branch| describe_branch(under, branch)));
+        after = found.get(room.min(found.len()).wrapping_sub(1)).map(|last| last.name.as_str().into());
+    }
+    let cursor = after.filter(|_| has_more);
+    Ok(Answer::json(&json!({ "topics": items, "cursor": cursor })))
+}
+
+fn describe_branch(under: Option<&str>, branch: &Branch) -> Value {
+    let Branch { name, message, has_more_levels } = branch;
+    json!({
+        "name": name,
+        "topic": under.map_or_else(|| name.clone(), |under| format!("{under}/{name}")),
+        "has_more_levels": has_more_levels,
+        "retained": message.as_ref().map(|message| describe(message, SHOWN_BYTES)),
+    })
 }

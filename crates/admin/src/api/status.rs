@@ -3,10 +3,13 @@
 use hyper::StatusCode;
 use serde_json::{Value, json};
 
+use super::unix_secs;
 use crate::answer::Answer;
+use crate::asked::Asked;
 use crate::asking;
+use crate::control::{Certificate, Listener};
 use crate::metrics::{self, Figures};
-use crate::server::{Asked, Listener, Shared};
+use crate::server::Shared;
 use crate::tokens::Role;
 
 /// The type of the text format of Prometheus.
@@ -56,7 +59,7 @@ pub(crate) async fn status(asked: &Asked, shared: &Shared) -> Answer {
         "uptime_seconds": shared.operator.uptime().as_secs(),
         "ready": missing.is_empty(),
         "missing": missing,
-        "role": asked.role.map(Role::word),
+        "role": asked.holder.as_ref().map(|holder| holder.role).map(Role::word),
         "shards": shared.operator.shards(),
     }))
 }
@@ -88,6 +91,8 @@ pub(crate) fn listeners(shared: &Shared) -> Answer {
             "listener": place,
             "address": listener.address,
             "transport": listener.transport,
+            "websocket_path": listener.websocket_path,
+            "tls": listener.has_tls,
             "connections": listener.connections(&shared.operator),
         })
     };
@@ -111,4 +116,26 @@ pub(crate) fn shards(shared: &Shared) -> Answer {
     };
     let totals = shared.operator.totals_by_shard().into_iter().enumerate();
     Answer::json(&json!({ "shards": totals.map(describe).collect::<Vec<_>>() }))
+}
+
+/// For each file with certificates of a listener, the first certificate to expire.
+pub(crate) fn certificates(shared: &Shared) -> Answer {
+    let now = i64::try_from(unix_secs()).unwrap_or(i64::MAX);
+    let describe = |certificate: &Certificate| {
+        let Certificate { listener, file, purpose, subject, names, from_unix_secs, until_unix_secs } =
+            certificate;
+        json!({
+            "listener": listener,
+            "file": file,
+            "purpose": purpose,
+            "subject": subject,
+            "names": names,
+            "valid_from_unix_seconds": from_unix_secs,
+            "valid_until_unix_seconds": until_unix_secs,
+            "days_left": (until_unix_secs - now).div_euclid(86_400),
+        })
+    };
+    let mut certificates: Vec<Certificate> = shared.control.certificates().to_vec();
+    certificates.sort_by_key(|certificate| certificate.until_unix_secs);
+    Answer::json(&json!({ "certificates": certificates.iter().map(describe).collect::<Vec<_>>() }))
 }

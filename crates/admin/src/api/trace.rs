@@ -15,8 +15,10 @@ use wire::Role;
 use super::body::Body;
 use super::limit;
 use crate::answer::{Answer, Failure};
+use crate::asked::Asked;
 use crate::asking;
-use crate::server::{Asked, InForce, Shared};
+use crate::control::InForce;
+use crate::server::Shared;
 use crate::trace::{Book, Line};
 
 /// Duration of a trace if the request does not say, in seconds.

@@ -11,7 +11,7 @@ use net::Operator;
 pub use otlp::{Times, otlp};
 pub use table::{METRICS, WITHOUT_METRIC};
 
-use crate::server::InForce;
+use crate::control::InForce;
 
 /// Prefix of all names.
 const PREFIX: &str = "pondhawk_";

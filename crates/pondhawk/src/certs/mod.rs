@@ -1,7 +1,7 @@
 //! `pondhawk certs`: makes certificates for a network of one's own, and explains any certificate.
 
 mod make;
-mod show;
+pub(crate) mod show;
 
 use std::fmt::Display;
 use std::path::Path;

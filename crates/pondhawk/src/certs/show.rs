@@ -111,7 +111,7 @@ fn explain(
 }
 
 /// Names of hosts, and addresses.
-fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
+pub(crate) fn names(certificate: &X509Certificate<'_>) -> Vec<String> {
     let Ok(Some(names)) = certificate.subject_alternative_name() else { return Vec::new() };
     let name = |name: &GeneralName<'_>| match name {
         GeneralName::DNSName(name) => (*name).to_owned(),

@@ -1,6 +1,6 @@
 //! The subcommands of `pondhawk ctl`, and the requests behind them.
 
-use admin::{LISTS, LOG_LEVELS, PROTOCOLS, STATES};
+use admin::{LEVELS, LISTS, LOG_LEVELS, PROTOCOLS, STATES};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -111,10 +111,30 @@ pub(super) enum CtlCommand {
         #[arg(long, default_value_t = PIECE)]
         limit: usize,
     },
-    /// Clear the retained message of a topic
+    /// Clear the retained message of a topic, or of all topics that match a filter
     Clear {
         /// Topic name, without wildcards
+        #[arg(required_unless_present = "filter", conflicts_with = "filter")]
+        topic: Option<String>,
+        /// Topic filter: clear the messages of all topics that match
+        #[arg(long)]
+        filter: Option<String>,
+    },
+    /// List topics with retained messages, a level at a time
+    Topics {
+        /// The levels above, such as `pond/north` [default: the first levels of all topics]
+        under: Option<String>,
+        /// The most topics to list
+        #[arg(long, default_value_t = PIECE)]
+        limit: usize,
+    },
+    /// List the clients and groups that a message to a topic is for, with the filters that match
+    Subscribers {
+        /// Topic name, without wildcards
         topic: String,
+        /// The most subscriptions to list
+        #[arg(long, default_value_t = PIECE)]
+        limit: usize,
     },
     /// Publish a message of the broker itself
     Publish {
@@ -128,6 +148,18 @@ pub(super) enum CtlCommand {
         /// Make it the retained message of the topic
         #[arg(short, long)]
         retain: bool,
+        /// Time until the message expires [default: never]
+        #[arg(long, value_name = "N")]
+        expiry_seconds: Option<u32>,
+        /// Content Type of the payload
+        #[arg(long, value_name = "TEXT")]
+        content_type: Option<String>,
+        /// Response Topic for the receivers
+        #[arg(long, value_name = "TOPIC")]
+        response_topic: Option<String>,
+        /// User Property; can be repeated
+        #[arg(long = "user-property", num_args = 2, value_names = ["NAME", "VALUE"])]
+        user_properties: Vec<String>,
     },
     /// Keep clients out, and disconnect those that are connected
     Ban {
@@ -171,13 +203,33 @@ pub(super) enum CtlCommand {
     Trace(TraceArguments),
     /// List the listeners with the number of their connections
     Listeners,
+    /// List the certificates of the listeners, the first to expire first
+    Certificates,
+    /// Print the last lines of the log
+    Log {
+        /// Only lines with this text
+        #[arg(value_name = "TEXT", default_value = "")]
+        text: String,
+        /// The least important level
+        #[arg(long, default_value = "trace", value_parser = LEVELS)]
+        level: String,
+        /// The most lines to print
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+    },
+    /// Print the last changes that operators have asked for
+    Audit {
+        /// The most changes to print
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
+    },
     /// Show figures whose topics below $SYS/broker/ have a text in them
     Counters {
         /// The text, such as `dropped`
         #[arg(default_value = "")]
         text: String,
     },
-    /// Print the configuration in force
+    /// Print the configuration in force, with the origin of each value
     Config,
     /// Show the level of the log, or change it until the next reload or the end of the process
     LogLevel {
@@ -190,7 +242,7 @@ pub(super) enum CtlCommand {
         /// Name of the new directory
         name: Option<String>,
     },
-    /// Read configuration, certificates, users and rules again
+    /// Read configuration, certificates, users and rules again, and print the outcome
     Reload,
 }
 
@@ -202,6 +254,12 @@ pub(super) enum Work<'a> {
     List(Listing),
     /// Discards messages of the queue at `path`: those that match `filter`, or all.
     Discard { path: String, filter: Option<&'a str> },
+    /// Clears the retained messages of topics that match a filter.
+    Clear(&'a str),
+    /// Prints records, with this text for each list of them.
+    Records(Listing, fn(&[Value]) -> String),
+    /// Reads the configuration again, and prints the outcome.
+    Reload,
     /// Prints figures that have the text in their topics.
     Counters(&'a str),
     /// Prints the configuration in force.
@@ -238,6 +296,10 @@ fn delete(path: String) -> Work<'static> {
 
 fn post(path: &str, body: Option<Value>) -> Work<'static> {
     Work::One(Request { method: "POST", path: path.to_owned(), body })
+}
+
+fn records(path: String, name: &'static str, limit: usize, show: fn(&[Value]) -> String) -> Work<'static> {
+    Work::Records(Listing { path, name, columns: &[], limit }, show)
 }
 
 fn list(path: String, name: &'static str, columns: Columns, limit: usize) -> Work<'static> {
@@ -309,11 +371,25 @@ impl CtlCommand {
                 let path = format!("/api/v1/retained?filter={}", encode(filter));
                 list(path, "retained", table::RETAINED, *limit)
             }
-            Self::Clear { topic } => delete(format!("/api/v1/retained/{}", encode(topic))),
-            Self::Publish { topic, payload, qos, retain } => {
-                let body = json!({ "topic": topic, "payload": payload, "qos": qos, "retain": retain });
-                post("/api/v1/publish", Some(body))
+            Self::Clear { topic: Some(topic), .. } => delete(format!("/api/v1/retained/{}", encode(topic))),
+            Self::Clear { topic: None, filter } => Work::Clear(filter.as_deref().unwrap_or_default()),
+            Self::Topics { under, limit } => {
+                let under = under.as_ref().map(|under| format!("under={}", encode(under)));
+                let path = format!("/api/v1/topics?{}", under.unwrap_or_default());
+                list(path, "topics", table::TOPICS, *limit)
             }
+            Self::Subscribers { topic, limit } => {
+                let path = format!("/api/v1/subscriptions?topic={}", encode(topic));
+                list(path, "subscriptions", table::SUBSCRIBERS, *limit)
+            }
+            Self::Publish { .. } => post("/api/v1/publish", Some(self.message())),
+            _ => self.work_on_broker(),
+        }
+    }
+
+    /// The work of the subcommands that are about the whole broker.
+    fn work_on_broker(&self) -> Work<'_> {
+        match self {
             Self::Ban { kind, value, seconds, reason } => {
                 let body = json!({ "kind": kind, "value": value, "seconds": seconds, "reason": reason });
                 post("/api/v1/bans", Some(body))
@@ -331,6 +407,16 @@ impl CtlCommand {
             Self::Listeners => {
                 list("/api/v1/listeners?".to_owned(), "listeners", table::LISTENERS, usize::MAX)
             }
+            Self::Certificates => {
+                list("/api/v1/certificates?".to_owned(), "certificates", table::CERTIFICATES, usize::MAX)
+            }
+            Self::Log { text, level, limit } => {
+                let path = format!("/api/v1/log?level={level}&match={}", encode(text));
+                records(path, "lines", *limit, super::records::log)
+            }
+            Self::Audit { limit } => {
+                records("/api/v1/audit?".to_owned(), "changes", *limit, super::records::audit)
+            }
             Self::Counters { text } => Work::Counters(text),
             Self::Config => Work::Configuration,
             Self::LogLevel { level: None } => get("/api/v1/log-level"),
@@ -340,7 +426,35 @@ impl CtlCommand {
             }
             Self::Backup { name: None } => get("/api/v1/backup"),
             Self::Backup { name: Some(name) } => post("/api/v1/backup", Some(json!({ "name": name }))),
-            Self::Reload => post("/api/v1/reload", None),
+            // Reload is the last one: all others have an arm.
+            _ => Work::Reload,
         }
+    }
+
+    /// The body of an order to publish.
+    fn message(&self) -> Value {
+        let Self::Publish {
+            topic,
+            payload,
+            qos,
+            retain,
+            expiry_seconds,
+            content_type,
+            response_topic,
+            user_properties,
+        } = self
+        else {
+            return Value::Null;
+        };
+        json!({
+            "topic": topic,
+            "payload": payload,
+            "qos": qos,
+            "retain": retain,
+            "expiry_seconds": expiry_seconds,
+            "content_type": content_type,
+            "response_topic": response_topic,
+            "user_properties": user_properties.chunks(2).collect::<Vec<_>>(),
+        })
     }
 }

@@ -2,12 +2,15 @@
 
 mod client;
 mod command;
+mod records;
 mod table;
 mod trace;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -18,6 +21,9 @@ pub(crate) use table::on_terminal;
 
 use command::{CtlCommand, Listing, Request, Work};
 
+/// Time between two looks whether a reload has ended, and the most looks.
+const RELOAD_PAUSE: Duration = Duration::from_millis(100);
+const RELOAD_LOOKS_MAX: u32 = 600;
 /// Items that one request asks for.
 const PIECE: usize = 1_000;
 
@@ -124,6 +130,16 @@ fn run(server: &Server, CtlArguments { command, place }: &CtlArguments) -> io::R
             let found = json!({ "discarded": discard(server, &path, filter)? });
             if is_json { print(&format!("{found}\n")) } else { print(&table::fields(&found)) }
         }
+        Work::Clear(filter) => {
+            let path = format!("/api/v1/retained?filter={}", encode(filter));
+            let found = json!({ "cleared": repeat(server, &path, "cleared")? });
+            if is_json { print(&format!("{found}\n")) } else { print(&table::fields(&found)) }
+        }
+        Work::Records(Listing { path, name, limit, .. }, show) => {
+            let items = read_list(server, &path, name, limit)?;
+            if is_json { print(&format!("{}\n", Value::Array(items))) } else { print(&show(&items)) }
+        }
+        Work::Reload => reload(server, is_json),
         Work::Counters(text) => {
             let all: Value = serde_json::from_str(&server.send("GET", "/api/v1/counters", None)?)?;
             let fields = all.as_object().into_iter().flatten().filter(|(topic, _)| topic.contains(text));
@@ -142,16 +158,50 @@ fn run(server: &Server, CtlArguments { command, place }: &CtlArguments) -> io::R
 /// Discards messages of a queue, piece by piece. Returns their number.
 fn discard(server: &Server, path: &str, filter: Option<&str>) -> io::Result<u64> {
     let which = filter.map_or_else(|| "all=true".to_owned(), |filter| format!("filter={}", encode(filter)));
-    let (mut discarded, mut cursor) = (0, String::new());
+    repeat(server, &format!("{path}?{which}"), "discarded")
+}
+
+/// Sends DELETE requests until all pieces are done. `path` has a query. Returns the sum of a field of their answers.
+fn repeat(server: &Server, path: &str, name: &str) -> io::Result<u64> {
+    let (mut count, mut cursor) = (0, String::new());
     loop {
-        let body = server.send("DELETE", &format!("{path}?{which}{cursor}"), None)?;
+        let body = server.send("DELETE", &format!("{path}{cursor}"), None)?;
         let value: Value = serde_json::from_str(&body)?;
-        discarded += value["discarded"].as_u64().unwrap_or(0);
+        count += value[name].as_u64().unwrap_or(0);
         match value["cursor"].as_str() {
             Some(next) => cursor = format!("&cursor={}", encode(next)),
-            None => return Ok(discarded),
+            None => return Ok(count),
         }
     }
+}
+
+/// Asks for a reload, waits for its outcome, and prints it. A configuration that is refused is an error.
+fn reload(server: &Server, is_json: bool) -> io::Result<()> {
+    let begun: Value = serde_json::from_str(&server.send("POST", "/api/v1/reload", None)?)?;
+    let number = begun["number"].as_u64().unwrap_or_default();
+    for _ in 0..RELOAD_LOOKS_MAX {
+        let body = server.send("GET", "/api/v1/reload", None)?;
+        let last: Value = serde_json::from_str(&body)?;
+        if last["number"].as_u64() < Some(number) {
+            thread::sleep(RELOAD_PAUSE);
+            continue;
+        }
+        if is_json {
+            print(&body)?;
+        } else if last["error"].is_null() {
+            let changes = last["changes"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let changes: String = changes.map(|change| on_terminal(change) + "\n").collect();
+            print(if changes.is_empty() { "the configuration is as before\n" } else { &changes })?;
+        }
+        return match last["error"].as_str() {
+            None => Ok(()),
+            Some(why) => {
+                let lines: Vec<String> = why.lines().map(on_terminal).collect();
+                Err(io::Error::other(format!("the configuration stays as it was: {}", lines.join("\n"))))
+            }
+        };
+    }
+    Err(io::Error::other("the broker has not read its configuration within a minute; see its log"))
 }
 
 /// Reads a list piece by piece, up to `limit` items. `path` has a query. Not all lists have a limit: without one, the server

@@ -56,6 +56,27 @@ pub(crate) const RETAINED: Columns = &[
     ("publisher", "PUBLISHER"),
     ("payload", "PAYLOAD"),
 ];
+/// Columns of the list of topics.
+pub(crate) const TOPICS: Columns =
+    &[("topic", "TOPIC"), ("has_more_levels", "MORE LEVELS"), ("retained", "RETAINED")];
+/// Columns of the list of subscriptions that match a topic.
+pub(crate) const SUBSCRIBERS: Columns = &[
+    ("client_id", "CLIENT"),
+    ("group", "GROUP"),
+    ("filter", "FILTER"),
+    ("qos", "QOS"),
+    ("connected", "CONNECTED"),
+    ("no_local", "NO LOCAL"),
+];
+/// Columns of the list of certificates.
+pub(crate) const CERTIFICATES: Columns = &[
+    ("days_left", "DAYS LEFT"),
+    ("listener", "LISTENER"),
+    ("purpose", "PURPOSE"),
+    ("subject", "SUBJECT"),
+    ("names", "NAMES"),
+    ("file", "FILE"),
+];
 /// Columns of the list of bans.
 pub(crate) const BANS: Columns =
     &[("kind", "KIND"), ("value", "VALUE"), ("seconds_left", "SECONDS LEFT"), ("reason", "REASON")];
@@ -118,6 +139,8 @@ fn cell(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(items) if items.is_empty() => "none".to_owned(),
         Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join("; "),
+        // A message.
+        Value::Object(fields) => cell(&fields.get("payload").cloned().unwrap_or_default()),
         other => other.to_string(),
     };
     on_terminal(&text)

@@ -25,9 +25,9 @@ use protocol::Instruments;
 use serde_json::{Value, json};
 use ureq::Agent;
 
+use crate::log_line::LogLine;
 use crate::services::secret;
 use crate::{fetch, roots};
-use lines::Line;
 pub(crate) use lines::Lines;
 
 /// Maximum number of lines in a request.
@@ -54,7 +54,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub(crate) struct Prepared {
     settings: Otlp,
     collector: Collector,
-    waiting: Option<Receiver<Line>>,
+    waiting: Option<Receiver<LogLine>>,
     counts: Arc<Counts>,
 }
 
@@ -185,7 +185,7 @@ struct Worker {
     started: u128,
     is_ending: Arc<AtomicBool>,
     /// Lines that are sent next.
-    batch: Vec<Line>,
+    batch: Vec<LogLine>,
     /// No request for lines is made before.
     resume: Instant,
     pause: Duration,
@@ -194,7 +194,7 @@ struct Worker {
 }
 
 impl Worker {
-    fn run(mut self, settings: &Otlp, waiting: Option<&Receiver<Line>>) {
+    fn run(mut self, settings: &Otlp, waiting: Option<&Receiver<LogLine>>) {
         let next = || settings.metrics.then(|| Instant::now() + settings.interval);
         let mut metrics_due = next();
         while !self.is_ending.load(Ordering::Relaxed) {
@@ -219,7 +219,7 @@ impl Worker {
     }
 
     /// Takes lines from the queue, until there are as many as a request may have, or it is time to send.
-    fn gather(&mut self, waiting: Option<&Receiver<Line>>, metrics_due: Option<Instant>) {
+    fn gather(&mut self, waiting: Option<&Receiver<LogLine>>, metrics_due: Option<Instant>) {
         let or_metrics = |moment: Instant| metrics_due.map_or(moment, |due| moment.min(due));
         let mut until = or_metrics(Instant::now() + LOOK);
         let Some(waiting) = waiting.filter(|_| self.batch.len() < LINES_PER_REQUEST) else {
@@ -256,7 +256,7 @@ impl Worker {
     /// Sends some lines. They stay if it is worth to send them again.
     fn send_lines(&mut self, within: Option<Duration>) {
         let count = self.batch.len().min(LINES_PER_REQUEST);
-        let records: Vec<Value> = self.batch[..count].iter().map(Line::describe).collect();
+        let records: Vec<Value> = self.batch[..count].iter().map(lines::record).collect();
         let scope = json!({ "scope": self.scope(), "logRecords": records });
         let body = json!({ "resourceLogs": [{ "resource": self.resource, "scopeLogs": [scope] }] });
         let outcome = self.collector.send(LOGS, &body, within);

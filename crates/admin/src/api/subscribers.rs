@@ -1,0 +1,50 @@
+//! The subscriptions that match a topic.
+
+use serde_json::{Value, json};
+
+use super::publish::name;
+use super::{bad_cursor, limit};
+use crate::answer::{Answer, Failure};
+use crate::asked::Asked;
+use crate::asking;
+use crate::server::Shared;
+
+/// Clients and groups that a message to a topic is for, with the filters that match.
+pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+    let limit = limit(asked)?;
+    let topic = name(asked.parameter("topic").ok_or_else(|| Failure::bad("topic is missing"))?)?;
+    let mut next = match asked.parameter("cursor") {
+        None => Some(0),
+        Some(text) => Some(text.parse::<usize>().map_err(|_| bad_cursor())?),
+    };
+    let mut items = Vec::new();
+    while let Some(from) = next.filter(|_| items.len() < limit) {
+        // Each shard knows all subscriptions.
+        let question = broker::Question::Subscribers { topic: topic.into(), from };
+        let answer = asking::shard(&shared.operator, 0, question).await?;
+        let broker::Answer::Subscribers(found, behind) = answer.answer else {
+            unreachable!("it answers its question")
+        };
+        let room = limit - items.len();
+        next = if found.len() > room { Some(from + room) } else { behind };
+        items.extend(found.iter().take(room).map(describe));
+    }
+    let cursor = next.map(|next| next.to_string());
+    Ok(Answer::json(&json!({ "subscriptions": items, "cursor": cursor })))
+}
+
+fn describe(found: &broker::Subscription) -> Value {
+    let (subscriber, interest) = (&found.subscriber, found.options);
+    let is_group = subscriber.members().is_some();
+    let name = &*subscriber.client_id;
+    json!({
+        "client_id": (!is_group).then_some(name),
+        "group": is_group.then_some(name),
+        "filter": found.filter,
+        "qos": interest.qos() as u8,
+        "no_local": interest.no_local(),
+        "retain_as_published": interest.retain_as_published(),
+        "connected": subscriber.place().is_some(),
+        "lasting": subscriber.queue.is_some(),
+    })
+}
