@@ -92,7 +92,6 @@ pub(crate) fn serve(loaded: &Loaded, reload: Reload, file_layer: FileLayer) -> i
     forward(signals, ended, wishes.clone());
     let mut from_files = FromFiles { running, reload, log: &log, wishes, looks: Looks::default() };
     let event = wait(&events, &mut from_files, controls.as_ref(), &server);
-    // Before the threads that they ask.
     drop((admin, watchdog));
     match event {
         Some(Ended { thread }) if thread != SIGNAL => {
