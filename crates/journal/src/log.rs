@@ -145,6 +145,8 @@ pub struct Status {
     pub segments: u64,
     /// Their length together, in bytes.
     pub log_bytes: u64,
+    /// The most that all segments may take now, in bytes: the limit, or the space that the file system has for them.
+    pub limit_bytes: u64,
     /// Segments that are ready to be written to, or will be with space that is reserved.
     pub spares: u64,
     /// Segments that were given a new number when nothing in them was needed any more.
@@ -359,6 +361,7 @@ impl Log {
             beyond_limit: count(&self.counters.beyond_limit),
             segments: plan.sealed.len() as u64 + 1,
             log_bytes: plan.log_bytes,
+            limit_bytes: plan.limit_bytes,
             spares: plan.spares.len() as u64,
             recycled: count(&self.counters.recycled),
             fetched: count(&self.counters.fetched),

@@ -59,6 +59,7 @@ impl Instruments for Panel {
         say("journal/bytes/pending", status.pending_bytes.to_string());
         say("journal/bytes/live", status.live_bytes.to_string());
         say("journal/bytes/log", status.log_bytes.to_string());
+        say("journal/bytes/limit", status.limit_bytes.to_string());
         say("journal/segments", status.segments.to_string());
         say("journal/segments/spare", status.spares.to_string());
         say("journal/segments/recycled", status.recycled.to_string());

@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use config::Listener;
@@ -71,6 +71,8 @@ struct Figures {
     refused: AtomicU64,
     /// Files by their urgency. Each counts once.
     files: [AtomicU64; 5],
+    /// Seconds since 1970 at which the first certificate of all files expires; [`i64::MAX`] without a file.
+    first_end: AtomicI64,
 }
 
 impl Instruments for Figures {
@@ -85,6 +87,10 @@ impl Instruments for Figures {
         tell("refused", &self.refused);
         let topics = ["valid", "expire_in_30_days", "expire_in_7_days", "expire_in_1_day", "expired"];
         topics.iter().zip(&self.files).for_each(|(topic, value)| tell(topic, value));
+        let first_end = self.first_end.load(Relaxed);
+        if first_end < i64::MAX {
+            say("certificates/left_seconds", first_end.saturating_sub(now_unix_secs()).to_string());
+        }
     }
 }
 
@@ -169,8 +175,8 @@ impl Certificates {
             let Files { stamps: seen, contents } = files;
             self.listeners.push(Some(Watched { listener, current, contents, seen, is_pending, expiries }));
         }
-        self.figures.has_tls.store(!self.is_empty(), Relaxed);
         self.warn(now_unix_secs());
+        self.figures.has_tls.store(!self.is_empty(), Relaxed);
     }
 
     /// Notes that new files have a mistake.
@@ -211,13 +217,14 @@ impl Certificates {
 
     /// Writes a line for each file that has become more urgent, counts all files, and lists them for operators.
     fn warn(&mut self, now_unix_secs: i64) {
-        let mut counts = [0; 5];
+        let (mut counts, mut first_end) = ([0; 5], i64::MAX);
         let all = self.listeners.iter().flatten().flat_map(|watched| &watched.expiries);
         self.in_use.replace(all.map(|expiry| expiry.certificate.clone()).collect());
         for expiry in self.listeners.iter_mut().flatten().flat_map(|watched| &mut watched.expiries) {
             let left_secs = expiry.certificate.until_unix_secs - now_unix_secs;
             let urgency = Urgency::of(left_secs);
             counts[urgency as usize] += 1;
+            first_end = first_end.min(expiry.certificate.until_unix_secs);
             if urgency > expiry.told {
                 let file = wire::Shown(&expiry.certificate.file);
                 if urgency == Urgency::Expired {
@@ -229,6 +236,7 @@ impl Certificates {
             expiry.told = urgency;
         }
         self.figures.files.iter().zip(counts).for_each(|(figure, count)| figure.store(count, Relaxed));
+        self.figures.first_end.store(first_end, Relaxed);
     }
 }
 

@@ -19,14 +19,27 @@ const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 async fn missing(shared: &Shared) -> Vec<String> {
     let mut missing = Vec::new();
     for shard in 0..shared.operator.shards() {
-        let question = broker::Question::Clients { from_slot: u32::MAX };
-        if let Err(failure) = asking::shard(&shared.operator, shard, question).await {
-            missing.push(failure.1);
-        }
+        missing.extend(asking::shard(&shared.operator, shard, NOTHING).await.err().map(|failure| failure.1));
     }
-    if let Err(failure) = asking::ledger(&shared.operator, ledger::Question::Ping).await {
-        missing.push(failure.1);
-    }
+    let ledger = asking::ledger(&shared.operator, ledger::Question::Ping).await;
+    missing.extend(ledger.err().map(|failure| failure.1));
+    missing.extend(known_to_be_missing(shared));
+    missing
+}
+
+/// Whether nothing is missing. All shards are asked at the same time, because a scrape waits for the answer.
+async fn is_ready(shared: &Shared) -> bool {
+    known_to_be_missing(shared).is_empty()
+        && asking::all_shards(&shared.operator, || NOTHING).await.is_ok()
+        && asking::ledger(&shared.operator, ledger::Question::Ping).await.is_ok()
+}
+
+/// A question whose answer is empty: that there is an answer says enough.
+const NOTHING: broker::Question = broker::Question::Clients { from_slot: u32::MAX };
+
+/// Names what is missing as far as no thread has to be asked.
+fn known_to_be_missing(shared: &Shared) -> Vec<String> {
+    let mut missing = Vec::new();
     if shared.operator.is_memory_short() {
         missing.push("memory is short: nothing new is admitted (limits.memory_budget_bytes)".to_owned());
     }
@@ -64,23 +77,31 @@ pub(crate) async fn status(asked: &Asked, shared: &Shared) -> Answer {
     }))
 }
 
-/// All figures that are totals or levels.
+/// All figures that are totals or levels, but for [`is_ready`].
 fn figures(shared: &Shared) -> Figures {
     let mut figures = metrics::figures(&shared.operator);
     shared.counters.read(&mut |topic, value| figures.add(topic, value));
     figures
 }
 
-pub(crate) fn metrics(shared: &Shared) -> Answer {
-    let families = metrics::families(&shared.operator, &shared.control.in_force(), shared.version);
-    Answer::of(EXPOSITION, metrics::exposition(&figures(shared), &families))
+/// The same, and whether clients are served.
+async fn figures_with_readiness(shared: &Shared) -> Figures {
+    let is_ready = is_ready(shared).await;
+    let mut figures = figures(shared);
+    figures.add("admin/ready", u8::from(is_ready).to_string());
+    figures
 }
 
-pub(crate) fn counters(shared: &Shared) -> Answer {
+pub(crate) async fn metrics(shared: &Shared) -> Answer {
+    let families = metrics::families(&shared.operator, &shared.control.in_force(), shared.version);
+    Answer::of(EXPOSITION, metrics::exposition(&figures_with_readiness(shared).await, &families))
+}
+
+pub(crate) async fn counters(shared: &Shared) -> Answer {
     // Nearly all figures are whole, and are written so.
     let number =
         |figure: f64| format!("{figure}").parse().map_or_else(|_| json!(figure), |whole: i64| json!(whole));
-    let figures = figures(shared);
+    let figures = figures_with_readiness(shared).await;
     let fields = figures.numbers().into_iter().map(|(topic, figure)| (topic.to_owned(), number(figure)));
     Answer::json(&Value::Object(fields.collect()))
 }

@@ -119,13 +119,26 @@ pub fn figures(operator: &Operator) -> Figures {
 #[must_use]
 pub fn families(operator: &Operator, in_force: &InForce, version: &str) -> [Vec<Labelled>; FAMILIES.len()] {
     let one = Labelled { value: version.to_owned(), figure: 1.0 };
-    let shards = operator.clients_by_shard().into_iter().enumerate();
-    let shards = shards.map(|(shard, clients)| Labelled { value: shard.to_string(), figure: clients as f64 });
+    let totals = operator.totals_by_shard();
+    let shards = |figure: fn(&broker::Totals) -> u64| {
+        let figures = totals.iter().enumerate();
+        let label = |(shard, totals)| Labelled { value: format!("{shard}"), figure: figure(totals) as f64 };
+        figures.map(label).collect()
+    };
     let listeners = in_force.listeners.iter().map(|listener| Labelled {
         value: listener.address.clone(),
         figure: listener.connections(operator) as f64,
     });
-    [vec![one], shards.collect(), listeners.collect()]
+    [
+        vec![one],
+        listeners.collect(),
+        shards(|totals| totals.clients_connected),
+        shards(|totals| totals.publish_received),
+        shards(|totals| totals.publish_sent),
+        shards(|totals| totals.publish_dropped),
+        shards(|totals| totals.bytes_received),
+        shards(|totals| totals.bytes_sent),
+    ]
 }
 
 /// A figure whose label is known while the broker runs only, such as the address of a listener.
@@ -137,26 +150,51 @@ pub struct Labelled {
     pub figure: f64,
 }
 
-/// A gauge with a label whose values are known while the broker runs only.
+/// A metric with a label whose values are known while the broker runs only.
 #[derive(Debug)]
 pub struct Family {
     /// Name, without the prefix.
     pub name: &'static str,
+    /// Whether the figures only grow.
+    pub kind: Kind,
+    /// Unit of the figures.
+    pub unit: Unit,
     /// Name of the label.
     pub label: &'static str,
     /// Meaning, as a sentence.
     pub help: &'static str,
 }
 
-/// Gauges with such labels.
-pub const FAMILIES: [Family; 3] = [
-    Family { name: "build_info", label: "version", help: "Always 1, with the version of the broker." },
-    Family { name: "shard_clients", label: "shard", help: "Clients that are connected, by shard." },
-    Family {
-        name: "listener_connections",
-        label: "listener",
-        help: "Connections at a time, by the address of their listener.",
-    },
+const fn level(name: &'static str, label: &'static str, help: &'static str) -> Family {
+    Family { name, kind: Kind::Gauge, unit: Unit::Items, label, help }
+}
+
+const fn of_shards(name: &'static str, unit: Unit, help: &'static str) -> Family {
+    Family { name, kind: Kind::Counter, unit, label: "shard", help }
+}
+
+/// Metrics with such labels.
+pub const FAMILIES: [Family; 8] = [
+    level("build_info", "version", "Always 1, with the version of the broker."),
+    level("listener_connections", "listener", "Connections at a time, by the address of their listener."),
+    level("shard_clients", "shard", "Clients that are connected, by shard."),
+    of_shards(
+        "shard_publish_received_total",
+        Unit::Items,
+        "PUBLISH packets that were read, by the shard of their publisher.",
+    ),
+    of_shards(
+        "shard_publish_sent_total",
+        Unit::Items,
+        "PUBLISH packets that were sent, by the shard of their receiver.",
+    ),
+    of_shards(
+        "shard_publish_dropped_total",
+        Unit::Items,
+        "Messages that a receiver did not get, by the shard that has dropped them.",
+    ),
+    of_shards("shard_received_bytes_total", Unit::Bytes, "Bytes that were read from connections, by shard."),
+    of_shards("shard_sent_bytes_total", Unit::Bytes, "Bytes that connections have taken, by shard."),
 ];
 
 /// Writes all metrics in the text format of Prometheus, version 0.0.4. Figures that are not there are left out.
@@ -182,7 +220,7 @@ pub fn exposition(figures: &Figures, families: &[Vec<Labelled>; FAMILIES.len()])
         if samples.is_empty() {
             continue;
         }
-        head(&mut text, family.name, Kind::Gauge, family.help);
+        head(&mut text, family.name, family.kind, family.help);
         for Labelled { value, figure } in samples {
             sample(&mut text, family.name, Some((family.label, value)), *figure);
         }
@@ -219,16 +257,16 @@ pub fn markdown() -> String {
         );
         match metric.label {
             None => {
-                let _ = writeln!(page, "`$SYS/broker/{}`", metric.samples[0].topic);
+                let _ = writeln!(page, "{}", place(metric.samples[0].topic));
             }
             Some(label) => {
                 let _ = writeln!(page, "| `{label}` | topic | meaning |\n|---|---|---|");
                 for sample in metric.samples {
                     let _ = writeln!(
                         page,
-                        "| `{}` | `$SYS/broker/{}` | {} |",
+                        "| `{}` | {} | {} |",
                         sample.value,
-                        sample.topic,
+                        place(sample.topic),
                         meaning(sample.topic)
                     );
                 }
@@ -236,12 +274,20 @@ pub fn markdown() -> String {
         }
     }
     page.push_str(
-        "\n## Figures with labels of the running broker\n\n| metric | label | meaning |\n|---|---|---|\n",
+        "\n## Figures with labels of the running broker\n\n| metric | label | kind | meaning |\n|---|---|---|---|\n",
     );
-    for Family { name, label, help } in FAMILIES {
-        let _ = writeln!(page, "| `{PREFIX}{name}` | `{label}` | {help} |");
+    for Family { name, label, kind, help, .. } in FAMILIES {
+        let _ = writeln!(page, "| `{PREFIX}{name}` | `{label}` | {} | {help} |", kind.word());
     }
     page
+}
+
+/// The place of a figure besides `/metrics`. Figures of the admin server are no messages.
+fn place(topic: &str) -> String {
+    match topic.starts_with("admin/") {
+        true => format!("`{topic}` of `/api/v1/counters`"),
+        false => format!("`$SYS/broker/{topic}`"),
+    }
 }
 
 /// The meaning of a topic, as the counter of the broker or of its ledger documents it.
@@ -328,7 +374,8 @@ mod tests {
         figures.add("journal/commit_us/sum", "1500000".to_owned());
         figures.add("journal/durability", "fsync".to_owned());
         let listener = Labelled { value: "a\"b".to_owned(), figure: 2.0 };
-        let text = exposition(&figures, &[Vec::new(), Vec::new(), vec![listener]]);
+        let text =
+            exposition(&figures, &[vec![], vec![listener], vec![], vec![], vec![], vec![], vec![], vec![]]);
         for line in [
             "pondhawk_clients_connected 3",
             "# TYPE pondhawk_messages_dropped_total counter",

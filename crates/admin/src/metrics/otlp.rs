@@ -47,7 +47,7 @@ pub fn otlp(figures: &Figures, families: &[Vec<Labelled>; FAMILIES.len()], times
     let of_families = of_families.map(|(family, samples)| {
         let points: Vec<Value> =
             samples.iter().map(|one| point(Some((family.label, &one.value)), one.figure)).collect();
-        describe(family.name, family.help, (Kind::Gauge, Unit::Items), &points)
+        describe(family.name, family.help, (family.kind, family.unit), &points)
     });
     of_table.chain(of_families).collect()
 }
@@ -85,7 +85,8 @@ fn counters_are_sums_and_gauges_are_gauges() {
     }
     let listener = Labelled { value: "127.0.0.1:1883".to_owned(), figure: 2.0 };
     let times = Times { started: 1_000, now: 2_000 };
-    let all = otlp(&figures, &[Vec::new(), Vec::new(), vec![listener]], times);
+    let all =
+        otlp(&figures, &[vec![], vec![listener], vec![], vec![], vec![], vec![], vec![], vec![]], times);
     let find = |name: &str| all.iter().find(|metric| metric["name"] == name).expect("it is there");
     assert_eq!(all.len(), 4);
     let connected = find("pondhawk_clients_connected");

@@ -41,6 +41,13 @@ macro_rules! each {
 
 /// All metrics, in the order of the manual.
 pub const METRICS: &[Metric] = &[
+    one(
+        "ready",
+        Gauge,
+        Items,
+        at!("admin/ready"),
+        "1 if clients are served, as /readyz says. 0 if something is missing: pondhawk ctl status names it.",
+    ),
     one("uptime_seconds", Gauge, Seconds, at!("uptime"), "Time since the broker has started."),
     one("clients_connected", Gauge, Items, at!("clients/connected"), "Clients that are connected now."),
     one(
@@ -548,6 +555,13 @@ pub const METRICS: &[Metric] = &[
         "Length of the segments with records, and of the one that is written to.",
     ),
     one(
+        "journal_limit_bytes",
+        Gauge,
+        Bytes,
+        at!("journal/bytes/limit"),
+        "The most that all segments may take now: disk_bytes, or the space that the file system has for them.",
+    ),
+    one(
         "journal_segments",
         Gauge,
         Items,
@@ -615,6 +629,13 @@ pub const METRICS: &[Metric] = &[
             "expired" => "certificates/expired",
         },
         "Files with certificates of listeners, by the nearest end of their validity. Each file counts once.",
+    ),
+    one(
+        "certificate_left_seconds",
+        Gauge,
+        Seconds,
+        at!("certificates/left_seconds"),
+        "Time until the first of these certificates expires. Negative if one has expired.",
     ),
     by(
         "acme_attempts_total",
