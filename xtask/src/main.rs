@@ -30,8 +30,9 @@ const USAGE: &str = "\
 cargo xtask COMMAND
 
   test [STEP…]    everything that CI runs, or only these steps; installs what tests need
-  docs            write the generated pages: docs/CONFIGURATION.md, docs/METRICS.md and
-                  docs/CONFORMANCE.md, and tables in docs/LISTENERS.md and docs/MIGRATING.md
+  docs            write the generated pages: docs/CONFIGURATION.md, docs/METRICS.md, docs/ALERTS.md and
+                  docs/CONFORMANCE.md, and tables in docs/LISTENERS.md and docs/MIGRATING.md; the rules for
+                  Prometheus and the board for Grafana in packaging
   conformance     write docs/CONFORMANCE.md alone, and list the statements that no test shows
   conformance draw COUNT [SEED]
                   draw statements by lot, with the tests that are named for them

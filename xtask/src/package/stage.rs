@@ -17,6 +17,12 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "usr/share/fish/vendor_completions.d/pondhawk.fish"),
 ];
 
+/// Rules for Prometheus and a board for Grafana: each file below `packaging`, and where it is installed.
+const MONITORING: [(&str, &str); 2] = [
+    ("prometheus/pondhawk.rules.yml", "usr/share/pondhawk/prometheus/pondhawk.rules.yml"),
+    ("grafana/pondhawk.json", "usr/share/pondhawk/grafana/pondhawk.json"),
+];
+
 /// Copies the program and all files around it.
 pub(super) fn run(release: &Release<'_>, program: &Path, log: &mut Log) -> Result<(), String> {
     let root = &release.root;
@@ -26,6 +32,9 @@ pub(super) fn run(release: &Release<'_>, program: &Path, log: &mut Log) -> Resul
     let packaging = release.house.root().join("packaging");
     copy(&packaging.join("pondhawk.service"), &root.join("usr/lib/systemd/system/pondhawk.service"), 0o644)?;
     copy(&packaging.join("pondhawk.toml"), &root.join("etc/pondhawk/pondhawk.toml"), 0o644)?;
+    for (from, to) in MONITORING {
+        copy(&packaging.join(from), &root.join(to), 0o644)?;
+    }
     for (shell, file) in COMPLETIONS {
         let text = text_of(release.command(&installed.to_string_lossy()).args(["completions", shell]))?;
         write(&root.join(file), &text)?;
@@ -50,6 +59,9 @@ pub(super) fn archive(release: &Release<'_>, log: &mut Log) -> Result<PathBuf, S
     }
     for file in ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "CHANGELOG.md"] {
         copy(&release.house.root().join(file), &folder.join(file), 0o644)?;
+    }
+    for (name, file) in MONITORING {
+        copy(&release.root.join(file), &folder.join(name), 0o644)?;
     }
     copy_all(&release.root.join(MANUAL), &folder.join("man"))?;
     for (shell, file) in COMPLETIONS {

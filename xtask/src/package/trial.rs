@@ -7,7 +7,7 @@ use super::{Packages, Release, text_of};
 use crate::log::Log;
 
 /// Files that the Debian package must have.
-const EXPECTED: [&str; 9] = [
+const EXPECTED: [&str; 11] = [
     "./etc/pondhawk/pondhawk.toml",
     "./usr/bin/pondhawk",
     "./usr/lib/systemd/system/pondhawk.service",
@@ -15,6 +15,8 @@ const EXPECTED: [&str; 9] = [
     "./usr/share/doc/pondhawk/changelog.Debian.gz",
     "./usr/share/doc/pondhawk/changelog.gz",
     "./usr/share/doc/pondhawk/copyright",
+    "./usr/share/pondhawk/grafana/pondhawk.json",
+    "./usr/share/pondhawk/prometheus/pondhawk.rules.yml",
     "./usr/share/man/man1/pondhawk-sub.1.gz",
     "./usr/share/man/man1/pondhawk.1.gz",
 ];

@@ -306,15 +306,8 @@ const INTRODUCTION: &str = "\
 `GET /metrics` of the [admin server](OPERATIONS.md) has all metrics below, in the text format of Prometheus. Most are also
 retained messages under `$SYS/broker/`. Each counter begins at 0 when the broker starts.
 
-```yaml
-# prometheus.yml
-scrape_configs:
-  - job_name: pondhawk
-    authorization:
-      credentials_file: /etc/prometheus/pondhawk-token
-    static_configs:
-      - targets: [\"127.0.0.1:9883\"]
-```
+[OPERATIONS.md](OPERATIONS.md#prometheus-and-grafana) describes how Prometheus gets them, and the board for Grafana that shows
+them. [ALERTS.md](ALERTS.md) has the alerts.
 ";
 
 #[cfg(test)]
