@@ -19,6 +19,7 @@ mod names;
 mod otlp;
 mod passed;
 mod pause;
+mod prometheus;
 mod queues;
 mod reload;
 mod scan;

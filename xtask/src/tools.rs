@@ -31,6 +31,9 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("systemd-analyze", "systemd"),
     // Looks at the dashboard.
     ("chromium", "chromium"),
+    // Scrapes the broker, and evaluates the rules for alerts.
+    ("prometheus", "prometheus"),
+    ("promtool", "prometheus"),
 ];
 
 /// Installs all tools that tests need.
