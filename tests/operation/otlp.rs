@@ -87,6 +87,7 @@ fn a_collector_gets_metrics_and_the_log() {
     let counters =
         ["pondhawk_sockets_accepted_total{} 1 sum", "pondhawk_messages_dropped_total{reason=slow} 1 sum"];
     assert!(counters.iter().all(|name| metrics[*name].is_number()), "{metrics}");
+    assert!(metrics["pondhawk_journal_write_seconds{} s histogram"].is_number(), "{metrics}");
     drop(frog);
     let request = collector.request_with("/v1/logs", "disconnected");
     let lines = request["lines"].as_array().expect("a list");

@@ -24,12 +24,19 @@ def metrics(body):
     for metric in found.scope_metrics[0].metrics:
         kind = metric.WhichOneof("data")
         data = getattr(metric, kind)
-        is_good = kind == "gauge" or (data.is_monotonic and data.aggregation_temporality == 2)
-        assert is_good, metric
+        # Sums only grow, and sums and histograms count from the start of the broker.
+        assert kind != "sum" or data.is_monotonic, metric
+        assert kind == "gauge" or data.aggregation_temporality == 2, metric
         for point in data.data_points:
             assert 0 < point.start_time_unix_nano <= point.time_unix_nano, point
             labels = ",".join(f"{key}={value}" for key, value in attributes(point.attributes).items())
-            told["metrics"][f"{metric.name}{{{labels}}} {metric.unit} {kind}"] = point.as_double
+            if kind == "histogram":
+                assert len(point.bucket_counts) == len(point.explicit_bounds) + 1, point
+                assert sum(point.bucket_counts) == point.count, point
+                value = point.count
+            else:
+                value = point.as_double
+            told["metrics"][f"{metric.name}{{{labels}}} {metric.unit} {kind}"] = value
     return told
 
 

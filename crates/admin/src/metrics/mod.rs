@@ -1,5 +1,6 @@
 //! Metrics: one table, written in the text format of Prometheus and as a page of the manual.
 
+mod histogram;
 mod otlp;
 mod table;
 
@@ -8,6 +9,7 @@ use std::fmt::Write;
 
 use net::Operator;
 
+pub use histogram::{HISTOGRAMS, Histogram};
 pub use otlp::{Times, otlp};
 pub use table::{METRICS, WITHOUT_METRIC};
 
@@ -216,6 +218,7 @@ pub fn exposition(figures: &Figures, families: &[Vec<Labelled>; FAMILIES.len()])
             sample(&mut text, metric.name, metric.label.map(|label| (label, value)), figure);
         }
     }
+    HISTOGRAMS.iter().for_each(|histogram| histogram.expose(figures, &mut text));
     for (family, samples) in FAMILIES.iter().zip(families) {
         if samples.is_empty() {
             continue;
@@ -272,6 +275,10 @@ pub fn markdown() -> String {
                 }
             }
         }
+    }
+    for Histogram { name, topic, help } in HISTOGRAMS {
+        let _ =
+            writeln!(page, "\n## `{PREFIX}{name}`\n\n{help} Histogram, seconds.\n\n`$SYS/broker/{topic}/…`");
     }
     page.push_str(
         "\n## Figures with labels of the running broker\n\n| metric | label | kind | meaning |\n|---|---|---|---|\n",
@@ -378,6 +385,6 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in {text}");
         }
-        assert_eq!(text.matches("# TYPE").count(), 4);
+        assert_eq!(text.matches("# TYPE").count(), 5);
     }
 }

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{FAMILIES, Figures, Kind, Labelled, METRICS, PREFIX, Unit};
+use super::{FAMILIES, Figures, HISTOGRAMS, Kind, Labelled, METRICS, PREFIX, Unit};
 
 /// The temporality of sums that grow until the broker ends.
-const CUMULATIVE: u8 = 2;
+pub(super) const CUMULATIVE: u8 = 2;
 
 /// The times of a set of metrics, in nanoseconds since 1970.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +49,8 @@ pub fn otlp(figures: &Figures, families: &[Vec<Labelled>; FAMILIES.len()], times
             samples.iter().map(|one| point(Some((family.label, &one.value)), one.figure)).collect();
         describe(family.name, family.help, (family.kind, family.unit), &points)
     });
-    of_table.chain(of_families).collect()
+    let histograms = HISTOGRAMS.iter().filter_map(|histogram| histogram.otlp(figures, times));
+    of_table.chain(histograms).chain(of_families).collect()
 }
 
 fn describe(name: &str, help: &str, (kind, unit): (Kind, Unit), points: &[Value]) -> Value {
@@ -88,7 +89,7 @@ fn counters_are_sums_and_gauges_are_gauges() {
     let all =
         otlp(&figures, &[vec![], vec![listener], vec![], vec![], vec![], vec![], vec![], vec![]], times);
     let find = |name: &str| all.iter().find(|metric| metric["name"] == name).expect("it is there");
-    assert_eq!(all.len(), 4);
+    assert_eq!(all.len(), 5);
     let connected = find("pondhawk_clients_connected");
     assert_eq!(connected["gauge"]["dataPoints"][0]["asDouble"], 3.0);
     assert_eq!((&connected["unit"], &connected["sum"]), (&json!("1"), &Value::Null));
