@@ -58,6 +58,7 @@ const BACKUP: Row =
 const ROWS: &[Row] = &[
     show("/", NOBODY),
     show("/app.js", NOBODY),
+    show_at("/views/{script}", "/views/page.js", NOBODY, nothing),
     show("/style.css", NOBODY),
     show("/healthz", NOBODY),
     show("/readyz", NOBODY),
@@ -89,6 +90,7 @@ const ROWS: &[Row] = &[
         Scene::connect_frog,
     ),
     change(("DELETE", FROG), ("/api/v1/clients/frog", ""), ADMIN, Scene::connect_frog),
+    show_at("/api/v1/subscriptions", "/api/v1/subscriptions?topic=pond", VIEWER, nothing),
     show("/api/v1/groups", VIEWER),
     show_at(GROUP, "/api/v1/groups/%24share%2Fg%2Fjobs", VIEWER, Scene::connect_worker),
     show_at("/api/v1/groups/{filter}/members", "/api/v1/groups/%24share%2Fg%2Fjobs/members", VIEWER, nothing),
@@ -114,6 +116,8 @@ const ROWS: &[Row] = &[
         OPERATOR,
         Scene::retain,
     ),
+    change(("DELETE", "/api/v1/retained"), ("/api/v1/retained?filter=pond%2F%23", ""), OPERATOR, nothing),
+    show("/api/v1/topics", VIEWER),
     show("/api/v1/bans", VIEWER),
     change(
         ("POST", "/api/v1/bans"),
@@ -140,6 +144,10 @@ const ROWS: &[Row] = &[
     show("/api/v1/trace/capture", ADMIN),
     change(("DELETE", "/api/v1/trace"), ("/api/v1/trace", ""), ADMIN, nothing),
     show("/api/v1/listeners", VIEWER),
+    show("/api/v1/certificates", VIEWER),
+    show("/api/v1/log", VIEWER),
+    show("/api/v1/audit", VIEWER),
+    show("/api/v1/reload", VIEWER),
     show("/api/v1/configuration", VIEWER),
     show("/api/v1/backup", VIEWER),
     Row { status: 202, ..BACKUP },
@@ -265,7 +273,8 @@ fn each_route_of_the_description_has_a_row() {
         })
     };
     let described: BTreeSet<_> = paths.iter().flat_map(operations).collect();
-    let rows = ROWS.iter().filter(|row| !["/", "/app.js", "/style.css"].contains(&row.route));
+    let rows =
+        ROWS.iter().filter(|row| !["/", "/app.js", "/style.css", "/views/{script}"].contains(&row.route));
     let rows: BTreeSet<_> =
         rows.map(|row| (row.method.to_owned(), row.route.to_owned(), row.least)).collect();
     assert_eq!(described, rows);
