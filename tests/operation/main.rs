@@ -22,6 +22,7 @@ mod passed;
 mod pause;
 mod prometheus;
 mod queues;
+mod ready;
 mod reload;
 mod rights;
 mod scan;

@@ -92,7 +92,8 @@ fn configuration(release: &Release<'_>, architecture: &str, layer: &str) -> Resu
     )?;
     let list = |words: &[&str]| format!("[\"{}\"]", words.join("\",\""));
     let command = ["--listen", "0.0.0.0:1883", "--allow-anonymous", "--data-dir", "/var/lib/pondhawk"];
-    let health = ["CMD", "pondhawk", "ctl", "--token-file", "/var/lib/pondhawk/admin-token", "status"];
+    // A token would be the one of the default configuration only.
+    let health = ["CMD", "pondhawk", "ctl", "ready"];
     let label = |name: &str, value: &str| format!("\"org.opencontainers.image.{name}\":\"{value}\"");
     let labels = [
         label("title", "Pondhawk"),

@@ -6,7 +6,7 @@ use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use config::{Flags, Machine};
+use config::{Config, Flags, Machine};
 use serde_json::Value;
 
 use super::Place;
@@ -16,6 +16,8 @@ use crate::files_read::FilesRead;
 
 /// Address of the server without a configuration that names another one.
 const ADDRESS: &str = "127.0.0.1:9883";
+/// The variable of the environment with the address, as the image sets it.
+const ADDRESS_VARIABLE: &str = "PONDHAWK_ADMIN_ADDRESS";
 /// Time in which the server must answer, for each read and write.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The end of the head of an answer.
@@ -23,10 +25,10 @@ const HEAD_END: &[u8] = b"\r\n\r\n";
 /// Maximum size of an answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 512 * 1024 * 1024;
 
-/// A server, with a token for it.
+/// A server, with a token for it if the requests need one.
 pub(crate) struct Server {
     address: String,
-    token: String,
+    token: Option<String>,
 }
 
 impl Server {
@@ -35,18 +37,31 @@ impl Server {
     /// # Errors
     /// The configuration has a mistake, or there is no token that can be read.
     pub(crate) fn find(place: &Place) -> io::Result<Self> {
-        let flags = Flags { environment: crate::environment(), ..Flags::default() };
-        let loaded = file::load(place.config.as_deref(), &flags, &Machine::detect(), &FilesRead::default());
-        let config = loaded.map_err(|failure| io::Error::other(without_title(failure.render(false))))?.config;
-        let configured = config.admin.address.as_ref().map(ToString::to_string);
-        let address = place.admin.clone().or(configured).unwrap_or_else(|| ADDRESS.to_owned());
+        let config = configuration(place)?;
         let from_config = config.admin.admin_token_file.clone();
         let generated = || config.data_dir.as_ref().map(|directory| directory.join(TOKEN_FILE));
         let file = place.token_file.clone().or(from_config).or_else(generated);
         let file = file.ok_or_else(|| io::Error::other("name a file with a token: --token-file FILE"))?;
         let is_named = place.admin.is_some() || place.token_file.is_some();
         let is_configured = is_named || config.admin.address.is_some();
-        Ok(Self { address, token: read_token(&file, is_configured)? })
+        Ok(Self { address: address(place, &config), token: Some(read_token(&file, is_configured)?) })
+    }
+
+    /// The same server for requests that need no token: those about its health.
+    ///
+    /// Without a configuration file, only its address counts. The rest of the environment may be incomplete: an address that
+    /// other machines reach needs a token file, which the file of the broker may name.
+    ///
+    /// # Errors
+    /// The configuration has a mistake.
+    pub(crate) fn find_without_token(place: &Place) -> io::Result<Self> {
+        let from_environment = || crate::environment().remove(ADDRESS_VARIABLE);
+        let address = match (&place.admin, &place.config) {
+            (Some(admin), _) => admin.clone(),
+            (None, Some(_)) => address(place, &configuration(place)?),
+            (None, None) => from_environment().unwrap_or_else(|| ADDRESS.to_owned()),
+        };
+        Ok(Self { address, token: None })
     }
 
     /// Sends a request, and returns the body of the answer.
@@ -87,10 +102,11 @@ impl Server {
         stream.set_write_timeout(Some(TIMEOUT))?;
         let body = body.map(ToString::to_string).unwrap_or_default();
         // HTTP/1.0 has no chunks, and the end of the connection is the end of the answer.
+        let token = self.token.iter().map(|token| format!("Authorization: Bearer {token}\r\n"));
         let request = format!(
-            "{method} {path} HTTP/1.0\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
+            "{method} {path} HTTP/1.0\r\nHost: localhost\r\n{}\
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-            self.token,
+            token.collect::<String>(),
             body.len()
         );
         stream.write_all(request.as_bytes())?;
@@ -103,6 +119,19 @@ impl Server {
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(not_http)?;
         Ok((status, body))
     }
+}
+
+/// The configuration that the command line names, with the environment.
+fn configuration(place: &Place) -> io::Result<Config> {
+    let flags = Flags { environment: crate::environment(), ..Flags::default() };
+    let loaded = file::load(place.config.as_deref(), &flags, &Machine::detect(), &FilesRead::default());
+    Ok(loaded.map_err(|failure| io::Error::other(without_title(failure.render(false))))?.config)
+}
+
+/// The address that the command line names, or the one of the configuration.
+fn address(place: &Place, config: &Config) -> String {
+    let configured = config.admin.address.as_ref().map(ToString::to_string);
+    place.admin.clone().or(configured).unwrap_or_else(|| ADDRESS.to_owned())
 }
 
 /// The text of a failure whose title the caller writes again.

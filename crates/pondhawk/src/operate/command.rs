@@ -17,6 +17,8 @@ const KINDS: [&str; 3] = ["client_id", "user", "address"];
 pub(super) enum CtlCommand {
     /// Show whether everything is fine
     Status,
+    /// Say whether clients are served, or what is missing; needs no token, and fails if anything is missing
+    Ready,
     /// List clients: connected ones, then lasting sessions without a connection
     Clients {
         /// Only clients whose identifier, user or address has this text in it
@@ -264,6 +266,8 @@ pub(super) enum Work<'a> {
     Counters(&'a str),
     /// Prints the configuration in force.
     Configuration,
+    /// Prints whether clients are served.
+    Ready,
     /// Prints a trace as it happens.
     Trace(&'a TraceArguments),
 }
@@ -302,6 +306,10 @@ fn records(path: String, name: &'static str, limit: usize, show: fn(&[Value]) ->
     Work::Records(Listing { path, name, columns: &[], limit }, show)
 }
 
+fn put(path: &str, body: Value) -> Work<'static> {
+    Work::One(Request { method: "PUT", path: path.to_owned(), body: Some(body) })
+}
+
 fn list(path: String, name: &'static str, columns: Columns, limit: usize) -> Work<'static> {
     Work::List(Listing { path, name, columns, limit })
 }
@@ -338,6 +346,7 @@ impl CtlCommand {
     pub(super) fn work(&self) -> Work<'_> {
         match self {
             Self::Status => get("/api/v1/status"),
+            Self::Ready => Work::Ready,
             Self::Clients { text, disconnected, state, protocol, limit } => {
                 let path =
                     of_clients(text.as_deref(), *disconnected, [state.as_deref(), protocol.as_deref()]);
@@ -420,10 +429,7 @@ impl CtlCommand {
             Self::Counters { text } => Work::Counters(text),
             Self::Config => Work::Configuration,
             Self::LogLevel { level: None } => get("/api/v1/log-level"),
-            Self::LogLevel { level: Some(level) } => {
-                let (path, body) = ("/api/v1/log-level".to_owned(), Some(json!({ "level": level })));
-                Work::One(Request { method: "PUT", path, body })
-            }
+            Self::LogLevel { level: Some(level) } => put("/api/v1/log-level", json!({ "level": level })),
             Self::Backup { name: None } => get("/api/v1/backup"),
             Self::Backup { name: Some(name) } => post("/api/v1/backup", Some(json!({ "name": name }))),
             // Reload is the last one: all others have an arm.

@@ -72,7 +72,7 @@ pub(crate) struct ExplainArguments {
 
 /// Runs `pondhawk ctl`, and reports an error.
 pub(crate) fn ctl(arguments: &CtlArguments) -> ExitCode {
-    finish(Server::find(&arguments.place).and_then(|server| run(&server, arguments)))
+    finish(run(arguments))
 }
 
 /// Runs `pondhawk explain`, and reports an error.
@@ -97,23 +97,38 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> ExitCode {
         text.push_str(&format!("=> {} ({})\n", table::on_terminal(&outcome), table::on_terminal(reason)));
         print(&text)
     };
-    finish(explained())
+    finish(explained().map(|()| ExitCode::SUCCESS))
 }
 
-fn finish(outcome: io::Result<()>) -> ExitCode {
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => crate::fail(&format!("error: {error}")),
-    }
+fn finish(outcome: io::Result<ExitCode>) -> ExitCode {
+    outcome.unwrap_or_else(|error| crate::fail(&format!("error: {error}")))
 }
 
 fn print(text: &str) -> io::Result<()> {
     io::stdout().write_all(text.as_bytes())
 }
 
-fn run(server: &Server, CtlArguments { command, place }: &CtlArguments) -> io::Result<()> {
-    let is_json = place.json;
-    match command.work() {
+fn run(CtlArguments { command, place }: &CtlArguments) -> io::Result<ExitCode> {
+    let work = command.work();
+    let server = match work {
+        Work::Ready => Server::find_without_token(place)?,
+        _ => Server::find(place)?,
+    };
+    do_work(&server, work, place.json)
+}
+
+/// Prints `ready`, or each thing that is missing. Returns success only if nothing is missing.
+fn ready(server: &Server, is_json: bool) -> io::Result<ExitCode> {
+    let body = server.send("GET", "/readyz", None)?;
+    let value: Value = serde_json::from_str(&body)?;
+    let text = if is_json { body } else { table::readiness(&value) };
+    print(&text)?;
+    Ok(if value["ready"] == true { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn do_work(server: &Server, work: Work<'_>, is_json: bool) -> io::Result<ExitCode> {
+    match work {
+        Work::Ready => return ready(server, is_json),
         Work::One(Request { method, path, body }) => {
             let body = server.send(method, &path, body.as_ref())?;
             if is_json { print(&body) } else { print(&table::fields(&serde_json::from_str(&body)?)) }
@@ -152,7 +167,8 @@ fn run(server: &Server, CtlArguments { command, place }: &CtlArguments) -> io::R
             let value: Value = serde_json::from_str(&body)?;
             if is_json { print(&body) } else { print(value["toml"].as_str().unwrap_or_default()) }
         }
-    }
+    }?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Discards messages of a queue, piece by piece. Returns their number.

@@ -130,6 +130,15 @@ pub(crate) fn fields(object: &Value) -> String {
     fields.iter().map(|(name, value)| format!("{name:width$}  {}\n", cell(value))).collect()
 }
 
+/// Writes what a broker needs to serve clients: `ready`, or one line for each thing that is missing.
+pub(crate) fn readiness(value: &Value) -> String {
+    let missing = value["missing"].as_array().into_iter().flatten();
+    match value["ready"] == true {
+        true => "ready\n".to_owned(),
+        false => missing.map(|what| format!("not ready: {}\n", cell(what))).collect(),
+    }
+}
+
 /// A value on one line, without characters that control a terminal.
 fn cell(value: &Value) -> String {
     let text = match value {
