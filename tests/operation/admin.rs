@@ -82,7 +82,7 @@ impl Server {
     }
 
     /// Sends bytes as they are, and reads until the server closes.
-    fn raw(&self, bytes: &[u8]) -> Answer {
+    pub(super) fn raw(&self, bytes: &[u8]) -> Answer {
         let mut stream = TcpStream::connect(self.address).expect("it listens");
         stream.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");
         stream.write_all(bytes).expect("it reads");

@@ -18,6 +18,7 @@ mod lookups;
 mod mounted;
 mod names;
 mod otlp;
+mod packaging;
 mod passed;
 mod pause;
 mod prometheus;

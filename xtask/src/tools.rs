@@ -34,6 +34,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     // Scrapes the broker, and evaluates the rules for alerts.
     ("prometheus", "prometheus"),
     ("promtool", "prometheus"),
+    // Reads the options of the add-on for Home Assistant.
+    ("jq", "jq"),
 ];
 
 /// Installs all tools that tests need.
