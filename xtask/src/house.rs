@@ -20,6 +20,11 @@ impl House {
             Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned();
         let target =
             std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
+        Self::at(root, target)
+    }
+
+    /// A workspace in this folder.
+    pub(crate) fn at(root: PathBuf, target: PathBuf) -> Self {
         Self { root, target }
     }
 

@@ -57,8 +57,9 @@ cargo xtask COMMAND
                   change the code of the pure crates in 30 random places, one after the other, and see whether a test
                   notices; --only takes those whose path or description contains this; --skip leaves out the first N,
                   to go on with a run of the same seed
-  package [--program FILE] [--try]
-                  make the packages of a release; --try installs, upgrades and removes the Debian package in a fresh system
+  package [--program FILE] [--also MACHINE]… [--try] [--twice]
+                  make the packages of a release, for this machine and others; --try installs, upgrades and removes those for
+                  Debian and RPM in a fresh system; --twice builds all of them again in another folder, and compares them
   bench [--short | NAME…]
                   take the figures of docs/BENCHMARKS.md, all or these; or only try each command
   shootout --install [NAME…]

@@ -29,6 +29,12 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("c++", "g++"),
     // Looks at the unit of the packages.
     ("systemd-analyze", "systemd"),
+    // Makes the RPM package.
+    ("rpmbuild", "rpm"),
+    // Look at the Debian package, and install it in a system of its own.
+    ("lintian", "lintian"),
+    ("adduser", "adduser"),
+    ("ip", "iproute2"),
     // Looks at the dashboard.
     ("chromium", "chromium"),
     // Scrapes the broker, and evaluates the rules for alerts.
@@ -44,7 +50,7 @@ const PROGRAMS: &[(&str, &str)] = &[
 /// If a tool is missing and cannot be installed. The error contains the command for a manual installation.
 pub(crate) fn install(house: &House, log: &mut Log) -> Result<(), String> {
     install_packages(house, PROGRAMS, log)?;
-    let lists = ["requirements.txt", "schemathesis.txt"];
+    let lists = ["requirements.txt", "schemathesis.txt", "cyclonedx.txt"];
     let python = lists.map(|file| house.root().join("tests/clients/python").join(file));
     once(&house.tools().join("python"), &python, |folder, inputs| {
         log.run(house.command("python3").args(["-m", "venv"]).arg(folder))
@@ -78,6 +84,23 @@ pub(crate) fn install(house: &House, log: &mut Log) -> Result<(), String> {
     install_pebble(house, log)?;
     install_java(house, log)?;
     shootout::install(house, &shootout::TESTED, log)
+}
+
+/// Installs a C compiler for other machines, with the cargo command that uses it. Returns the value of `PATH` with both.
+///
+/// # Errors
+/// If they cannot be installed.
+pub(crate) fn with_zig(house: &House, log: &mut Log) -> Result<std::ffi::OsString, String> {
+    let folder = house.tools().join("zig");
+    once(&folder, &[house.root().join("packaging/zig.txt")], |folder, inputs| {
+        log.run(house.command("python3").args(["-m", "venv"]).arg(folder))?;
+        let mut pip = house.command(folder.join("bin/python"));
+        pip.args(["-m", "pip", "install", "--require-hashes", "--requirement"]);
+        log.run(pip.arg(&inputs[0]))
+    })?;
+    let folders = env::var_os("PATH").unwrap_or_default();
+    let all = [folder.join("bin")].into_iter().chain(env::split_paths(&folders));
+    env::join_paths(all).map_err(|error| error.to_string())
 }
 
 /// Builds a certificate authority for tests of ACME, and the name server that it asks.
@@ -180,7 +203,7 @@ pub(crate) fn apt_command(packages: &[&str]) -> String {
 }
 
 /// Returns the words that precede a command to run it as root; `None` if that would need a password.
-fn way_to_root(house: &House) -> Option<&'static [&'static str]> {
+pub(crate) fn way_to_root(house: &House) -> Option<&'static [&'static str]> {
     let user = house.command("id").arg("-u").output().ok()?;
     if user.stdout.trim_ascii() == b"0" {
         return Some(&[]);
@@ -190,7 +213,7 @@ fn way_to_root(house: &House) -> Option<&'static [&'static str]> {
 }
 
 /// Whether a program is installed. Debian puts servers into a folder that a user's `PATH` may not contain.
-fn is_there(program: &str) -> bool {
+pub(crate) fn is_there(program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
     folders.map(|folder| folder.join(program)).any(|file| file.is_file())

@@ -14,7 +14,7 @@ pub(super) fn run(release: &Release<'_>, log: &mut Log) -> Result<PathBuf, Strin
         let path = sources.join(name);
         fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))
     };
-    let tree = release.folder.join("deb");
+    let tree = release.work.join("deb");
     log.run(release.command("cp").arg("--archive").arg(&release.root).arg(&tree))?;
     let documents = tree.join("usr/share/doc/pondhawk");
     write(&documents.join("copyright"), &read("copyright")?.replace("@MIT@", &licence(release)?))?;
@@ -27,7 +27,7 @@ pub(super) fn run(release: &Release<'_>, log: &mut Log) -> Result<PathBuf, Strin
     let control = tree.join("DEBIAN");
     let fields = read("control")?
         .replace("@VERSION@", &version(release))
-        .replace("@ARCHITECTURE@", Release::architecture())
+        .replace("@ARCHITECTURE@", release.machine.architecture())
         .replace("@SIZE@", &kibibytes(&tree)?.to_string());
     write(&control.join("control"), &fields)?;
     write(&control.join("conffiles"), "/etc/pondhawk/pondhawk.toml\n")?;
@@ -36,7 +36,7 @@ pub(super) fn run(release: &Release<'_>, log: &mut Log) -> Result<PathBuf, Strin
     }
     let sums = "find usr -type f -print0 | sort -z | xargs -0 md5sum";
     write(&control.join("md5sums"), &text_of(release.command("sh").args(["-c", sums]).current_dir(&tree))?)?;
-    let name = format!("pondhawk_{}_{}.deb", version(release), Release::architecture());
+    let name = format!("pondhawk_{}_{}.deb", version(release), release.machine.architecture());
     let package = release.folder.join(name);
     let compression = if release.is_small { "-Zxz" } else { "-Zgzip" };
     let mut build = release.command("dpkg-deb");
@@ -52,9 +52,7 @@ pub(super) fn version(release: &Release<'_>) -> String {
 
 /// The changelog of the packaging, in Debian's format. It refers to that of the project.
 fn changelog(release: &Release<'_>) -> Result<String, String> {
-    let date = text_of(
-        release.command("date").args(["--utc", "--rfc-email", "--date"]).arg(format!("@{}", release.time)),
-    )?;
+    let date = release.date("--rfc-email")?;
     Ok(format!(
         "pondhawk ({}) stable; urgency=medium\n\n  * Changes are in changelog.gz.\n\n -- {}  {date}",
         version(release),

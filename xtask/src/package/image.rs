@@ -14,47 +14,94 @@ use crate::log::Log;
 /// Number of the user and of the group in the image. Images do not share users with the machine.
 const USER: u32 = 10_001;
 
+/// The first part of the names of media types.
+const KIND: &str = "application/vnd.oci.image";
+
+/// An image for one machine.
+#[derive(Debug)]
+pub(super) struct Image {
+    /// The archive that is published.
+    pub(super) archive: PathBuf,
+    /// The folder that is in the archive.
+    layout: PathBuf,
+    /// The entry of an index that refers to the manifest.
+    entry: String,
+}
+
 /// Makes the image from the files of the release.
-pub(super) fn run(release: &Release<'_>, log: &mut Log) -> Result<PathBuf, String> {
-    let root = release.folder.join("image-root");
+pub(super) fn run(release: &Release<'_>, log: &mut Log) -> Result<Image, String> {
+    let root = release.work.join("image-root");
     fill(release, &root)?;
-    let layout = release.folder.join("image");
+    let layout = release.work.join("image");
     let blobs = layout.join("blobs/sha256");
     fs::create_dir_all(&blobs).map_err(|error| format!("{}: {error}", blobs.display()))?;
-    let tar = release.folder.join("layer.tar");
+    let tar = release.work.join("layer.tar");
     layer(release, &root, &tar, log)?;
     let (layer_digest, _) = digest(release, &tar)?;
     log.run(release.command("gzip").arg(release.effort()).arg("-n").arg(&tar))?;
     let layer = store(release, &blobs, &tar.with_extension("tar.gz"))?;
-    let architecture = Release::architecture();
-    let config = release.folder.join("config.json");
+    let architecture = release.machine.architecture();
+    let config = release.work.join("config.json");
     write(&config, &configuration(release, architecture, &layer_digest)?)?;
     let config = store(release, &blobs, &config)?;
-    let manifest = release.folder.join("manifest.json");
-    let kind = "application/vnd.oci.image";
+    let manifest = release.work.join("manifest.json");
     write(
         &manifest,
         &format!(
-            "{{\"schemaVersion\":2,\"mediaType\":\"{kind}.manifest.v1+json\",\
-             \"config\":{{\"mediaType\":\"{kind}.config.v1+json\",{config}}},\
-             \"layers\":[{{\"mediaType\":\"{kind}.layer.v1.tar+gzip\",{layer}}}]}}"
+            "{{\"schemaVersion\":2,\"mediaType\":\"{KIND}.manifest.v1+json\",\
+             \"config\":{{\"mediaType\":\"{KIND}.config.v1+json\",{config}}},\
+             \"layers\":[{{\"mediaType\":\"{KIND}.layer.v1.tar+gzip\",{layer}}}]}}"
         ),
     )?;
     let manifest = store(release, &blobs, &manifest)?;
-    let name = format!("docker.io/pondhawk/pondhawk:{}", release.version);
-    let index = format!(
-        "{{\"schemaVersion\":2,\"mediaType\":\"{kind}.index.v1+json\",\"manifests\":[{{\
-         \"mediaType\":\"{kind}.manifest.v1+json\",{manifest},\
-         \"platform\":{{\"architecture\":\"{architecture}\",\"os\":\"linux\"}},\
-         \"annotations\":{{\"io.containerd.image.name\":\"{name}\",\
-         \"org.opencontainers.image.ref.name\":\"{}\"}}}}]}}",
-        release.version
+    let entry = format!(
+        "\"mediaType\":\"{KIND}.manifest.v1+json\",{manifest},\
+         \"platform\":{{\"architecture\":\"{architecture}\",\"os\":\"linux\"}}"
     );
-    write(&layout.join("index.json"), &index)?;
+    let archive = release.folder.join(format!("{}.oci.tar", release.name()));
+    pack(release, &layout, &entry, &archive, log)?;
+    Ok(Image { archive, layout, entry })
+}
+
+/// Makes an image for several machines. Its index refers to a second index, with an entry for each machine.
+pub(super) fn join(release: &Release<'_>, images: &[&Image], log: &mut Log) -> Result<PathBuf, String> {
+    let layout = release.work.join("images");
+    let blobs = layout.join("blobs/sha256");
+    fs::create_dir_all(&blobs).map_err(|error| format!("{}: {error}", blobs.display()))?;
+    for image in images {
+        let parts = image.layout.join("blobs/sha256/.");
+        log.run(release.command("cp").arg("--archive").arg(parts).arg(&blobs))?;
+    }
+    let entries: Vec<String> = images.iter().map(|image| format!("{{{}}}", image.entry)).collect();
+    let index = release.work.join("index.json");
+    write(&index, &index_of(&entries.join(",")))?;
+    let index = store(release, &blobs, &index)?;
+    let archive = release.folder.join(format!("pondhawk-{}.oci.tar", release.version));
+    let entry = format!("\"mediaType\":\"{KIND}.index.v1+json\",{index}");
+    pack(release, &layout, &entry, &archive, log)?;
+    Ok(archive)
+}
+
+fn index_of(entries: &str) -> String {
+    format!("{{\"schemaVersion\":2,\"mediaType\":\"{KIND}.index.v1+json\",\"manifests\":[{entries}]}}")
+}
+
+/// Packs a layout whose index has one entry, under the name of the image.
+fn pack(
+    release: &Release<'_>,
+    layout: &Path,
+    entry: &str,
+    archive: &Path,
+    log: &mut Log,
+) -> Result<(), String> {
+    let version = &release.version;
+    let named = format!(
+        "{{{entry},\"annotations\":{{\"io.containerd.image.name\":\"docker.io/pondhawk/pondhawk:{version}\",\
+         \"org.opencontainers.image.ref.name\":\"{version}\"}}}}"
+    );
+    write(&layout.join("index.json"), &index_of(&named))?;
     write(&layout.join("oci-layout"), "{\"imageLayoutVersion\":\"1.0.0\"}")?;
-    let image = release.folder.join(format!("pondhawk-{}-{}.oci.tar", release.version, Release::MACHINE));
-    release.tar(&layout, ".", &image, log)?;
-    Ok(image)
+    release.tar(layout, ".", archive, log)
 }
 
 /// The files of the image.
@@ -87,9 +134,7 @@ fn layer(release: &Release<'_>, root: &Path, tar: &Path, log: &mut Log) -> Resul
 
 /// The configuration of the image. `Healthcheck` is an addition of Docker's, which others ignore.
 fn configuration(release: &Release<'_>, architecture: &str, layer: &str) -> Result<String, String> {
-    let time = text_of(
-        release.command("date").args(["--utc", "+%FT%TZ", "--date"]).arg(format!("@{}", release.time)),
-    )?;
+    let time = release.date("+%FT%TZ")?;
     let list = |words: &[&str]| format!("[\"{}\"]", words.join("\",\""));
     let command = ["--listen", "0.0.0.0:1883", "--allow-anonymous", "--data-dir", "/var/lib/pondhawk"];
     // A token would be the one of the default configuration only.

@@ -3,20 +3,36 @@
 //! ```text
 //!   program ──► stage: the files as they are installed ──┬──► pondhawk-VERSION-MACHINE.tar.gz
 //!                                                        ├──► pondhawk_VERSION_MACHINE.deb
+//!                                                        ├──► pondhawk-VERSION.MACHINE.rpm
 //!                                                        └──► pondhawk-VERSION-MACHINE.oci.tar
+//!   Cargo.lock ──► pondhawk-VERSION-MACHINE.cdx.json
+//!   CHANGELOG.md ──► release-notes.md
+//!   repository ──► pondhawk-VERSION-source.tar.gz ──► pondhawk.rb, the formula for Homebrew
+//!   packaging/helm ──► pondhawk-chart-VERSION.tgz
 //! ```
 //!
-//! All times in the packages are that of the last commit, so that two builds of it are equal.
+//! All times in the packages are that of the last commit, or of `SOURCE_DATE_EPOCH`, so that two builds of it are equal.
 
+mod build;
 mod deb;
 mod image;
+mod listings;
+mod look;
+mod machine;
+mod notes;
+mod rpm;
+mod sbom;
 mod stage;
 mod trial;
+mod twice;
 
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use image::Image;
+use machine::Machine;
 
 use crate::house::House;
 use crate::log::Log;
@@ -26,8 +42,12 @@ use crate::log::Log;
 pub(crate) struct Options {
     /// The program that is packed. `None` builds a static one.
     program: Option<PathBuf>,
-    /// Whether the Debian package is installed, used, upgraded and removed in a fresh system.
+    /// Whether the packages for Debian and RPM are installed, used, upgraded and removed in a fresh system.
     is_tried: bool,
+    /// Whether everything is built a second time, in another folder, and compared.
+    is_repeated: bool,
+    /// Other machines that get packages.
+    also: Vec<Machine>,
 }
 
 impl Options {
@@ -44,6 +64,10 @@ impl Options {
                 "--program" => {
                     options.program = Some(words.next().ok_or("--program takes a FILE")?.into());
                 }
+                "--twice" => options.is_repeated = true,
+                "--also" => {
+                    options.also.push(Machine::parse(words.next().ok_or("--also takes a MACHINE")?)?);
+                }
                 other => return Err(format!("package has no option `{other}`")),
             }
         }
@@ -55,8 +79,11 @@ impl Options {
 #[derive(Debug)]
 pub(crate) struct Release<'a> {
     house: &'a House,
+    machine: Machine,
     /// The folder of the packages.
     folder: PathBuf,
+    /// The folder of what they are made from.
+    work: PathBuf,
     /// The files, as they are installed.
     root: PathBuf,
     version: String,
@@ -67,16 +94,15 @@ pub(crate) struct Release<'a> {
 }
 
 impl Release<'_> {
-    /// Machine of the packages, as Rust and RPM call it.
-    const MACHINE: &'static str = env::consts::ARCH;
+    /// The first part of the names of packages that have no other rule for it.
+    fn name(&self) -> String {
+        format!("pondhawk-{}-{}", self.version, self.machine.name())
+    }
 
-    /// The same machine, as Debian and OCI call it.
-    fn architecture() -> &'static str {
-        match Self::MACHINE {
-            "x86_64" => "amd64",
-            "aarch64" => "arm64",
-            other => other,
-        }
+    /// The time of the packages, in a format of `date`.
+    fn date(&self, format: &str) -> Result<String, String> {
+        let time = format!("--date=@{}", self.time);
+        Ok(text_of(self.command("date").args(["--utc", &time, format]))?.trim().to_owned())
     }
 
     fn command(&self, program: &str) -> Command {
@@ -106,16 +132,15 @@ impl Release<'_> {
 /// # Errors
 /// A build fails, or a tool is missing.
 pub(crate) fn run(house: &House, options: &Options, log: &mut Log) -> Result<(), String> {
-    let program = match &options.program {
-        Some(program) => program.clone(),
-        None => build(house, log)?,
-    };
-    let release = prepare(house, true)?;
-    let packages = make(&release, &program, log)?;
+    let made = make_all(house, options, &time(house), log)?;
     if options.is_tried {
-        trial::run(&release, &packages.deb, log)?;
+        trial::run(&made.releases[0], log)?;
     }
-    log.remark(format!("{} in {}", packages.names(), release.folder.display()));
+    look::check_with_lintian(&made, log)?;
+    if options.is_repeated {
+        twice::run(house, options, &made, log)?;
+    }
+    log.remark(format!("{} in {}", made.names(), made.folder.display()));
     Ok(())
 }
 
@@ -124,80 +149,129 @@ pub(crate) fn run(house: &House, options: &Options, log: &mut Log) -> Result<(),
 /// # Errors
 /// A package cannot be made, or does not contain what it should.
 pub(crate) fn run_in_short(house: &House, log: &mut Log) -> Result<(), String> {
-    let release = prepare(house, false)?;
-    let packages = make(&release, &house.built().join("pondhawk"), log)?;
-    trial::look(&release, &packages, log)
+    let release = prepare(house, Machine::HERE, &time(house), "short")?;
+    stage::run(&release, &house.built().join("pondhawk"), None, log)?;
+    let made = close(vec![make(release, log)?], log)?;
+    made.releases.iter().try_for_each(|packages| look::run(packages, log))?;
+    made.releases.iter().try_for_each(|packages| trial::run_here(packages, log))?;
+    look::check_with_lintian(&made, log)
 }
 
-/// The packages of a release.
+/// The packages for one machine.
 #[derive(Debug)]
-pub(crate) struct Packages {
-    pub(crate) archive: PathBuf,
-    pub(crate) deb: PathBuf,
-    pub(crate) image: PathBuf,
+struct Packages<'a> {
+    release: Release<'a>,
+    archive: PathBuf,
+    deb: PathBuf,
+    rpm: PathBuf,
+    image: Image,
+    sbom: PathBuf,
 }
 
-impl Packages {
+impl Packages<'_> {
+    fn files(&self) -> [&Path; 5] {
+        [&self.archive, &self.deb, &self.rpm, &self.image.archive, &self.sbom]
+    }
+}
+
+/// Everything that a release publishes.
+#[derive(Debug)]
+struct Made<'a> {
+    folder: PathBuf,
+    time: String,
+    /// The first ones are those of this machine.
+    releases: Vec<Packages<'a>>,
+    /// All files, with their sizes in bytes.
+    files: Vec<(String, u64)>,
+}
+
+impl Made<'_> {
     fn names(&self) -> String {
-        let name = |path: &PathBuf| {
-            let bytes = fs::metadata(path).map_or(0, |file| file.len());
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            format!("{name} ({:.1} MB)", bytes as f64 / 1e6)
-        };
-        [&self.archive, &self.deb, &self.image].map(name).join(", ")
+        let name = |(name, bytes): &(String, u64)| format!("{name} ({:.1} MB)", *bytes as f64 / 1e6);
+        self.files.iter().map(name).collect::<Vec<_>>().join(", ")
     }
 }
 
-fn prepare(house: &House, is_small: bool) -> Result<Release<'_>, String> {
-    let folder = house.target().join("package").join(if is_small { "release" } else { "short" });
-    if folder.exists() {
-        fs::remove_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+fn make_all<'a>(house: &'a House, options: &Options, time: &str, log: &mut Log) -> Result<Made<'a>, String> {
+    let mut made: Vec<Packages<'a>> = Vec::new();
+    for machine in [Machine::HERE].iter().chain(options.also.iter().filter(|also| **also != Machine::HERE)) {
+        let program = match &options.program {
+            Some(program) if *machine == Machine::HERE => program.clone(),
+            _ => build::run(house, *machine, log)?,
+        };
+        let release = prepare(house, *machine, time, "release")?;
+        stage::run(&release, &program, made.first().map(|first| &first.release), log)?;
+        made.push(make(release, log)?);
     }
-    let root = folder.join("root");
-    fs::create_dir_all(&root).map_err(|error| format!("{}: {error}", root.display()))?;
-    let version = env!("CARGO_PKG_VERSION").to_owned();
+    close(made, log)
+}
+
+/// The time of the packages, in seconds since 1970.
+fn time(house: &House) -> String {
+    if let Ok(time) = env::var("SOURCE_DATE_EPOCH") {
+        return time;
+    }
     let output = house.command("git").args(["log", "-1", "--format=%ct"]).output();
     let time = output.ok().filter(|output| output.status.success());
     // Sources without a repository are packed with one fixed time.
-    let time =
-        time.map_or_else(|| "0".to_owned(), |time| String::from_utf8_lossy(&time.stdout).trim().to_owned());
-    Ok(Release { house, folder, root, version, time, is_small })
+    time.map_or_else(|| "0".to_owned(), |time| String::from_utf8_lossy(&time.stdout).trim().to_owned())
 }
 
-fn make(release: &Release<'_>, program: &Path, log: &mut Log) -> Result<Packages, String> {
-    stage::run(release, program, log)?;
-    let packages = Packages {
-        archive: stage::archive(release, log)?,
-        deb: deb::run(release, log)?,
-        image: image::run(release, log)?,
-    };
+/// Empties the folders of the packages. `kind` is `release` or `short`.
+fn prepare<'a>(house: &'a House, machine: Machine, time: &str, kind: &str) -> Result<Release<'a>, String> {
+    let folder = house.target().join("package").join(kind);
+    let work = house.target().join("package/work").join(kind).join(machine.name());
+    let emptied: &[&Path] = if machine == Machine::HERE { &[&folder, &work] } else { &[&work] };
+    for folder in emptied.iter().filter(|folder| folder.exists()) {
+        fs::remove_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
+    let root = work.join("root");
+    for folder in [&folder, &root] {
+        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    }
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    Ok(Release {
+        house,
+        machine,
+        folder,
+        work,
+        root,
+        version,
+        time: time.to_owned(),
+        is_small: kind == "release",
+    })
+}
+
+fn make<'a>(release: Release<'a>, log: &mut Log) -> Result<Packages<'a>, String> {
+    Ok(Packages {
+        archive: stage::archive(&release, log)?,
+        deb: deb::run(&release, log)?,
+        rpm: rpm::run(&release, log)?,
+        image: image::run(&release, log)?,
+        sbom: sbom::run(&release)?,
+        release,
+    })
+}
+
+/// Adds all that belongs to no single machine, and the checksums.
+fn close<'a>(releases: Vec<Packages<'a>>, log: &mut Log) -> Result<Made<'a>, String> {
+    let release = &releases.first().expect("there are the packages of this machine").release;
+    let mut paths: Vec<PathBuf> = releases.iter().flat_map(Packages::files).map(Path::to_path_buf).collect();
+    if releases.len() > 1 {
+        let images: Vec<&Image> = releases.iter().map(|packages| &packages.image).collect();
+        paths.push(image::join(release, &images, log)?);
+    }
+    paths.extend(listings::run(release, log)?);
+    paths.push(notes::run(release)?);
+    let name = |path: &PathBuf| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let bytes = |path: &PathBuf| fs::metadata(path).map_or(0, |file| file.len());
+    let files: Vec<(String, u64)> = paths.iter().map(|path| (name(path), bytes(path))).collect();
     let mut sums = release.command("sha256sum");
-    sums.current_dir(&release.folder);
-    sums.args(
-        [&packages.archive, &packages.deb, &packages.image].map(|path| path.file_name().unwrap_or_default()),
-    );
+    sums.current_dir(&release.folder).args(files.iter().map(|(name, _)| name));
     let sums = text_of(&mut sums)?;
     write(&release.folder.join("SHA256SUMS"), &sums)?;
     log.note(&sums);
-    Ok(packages)
-}
-
-/// Builds a program that needs no library of the system. Names of folders of this machine are not in it.
-fn build(house: &House, log: &mut Log) -> Result<PathBuf, String> {
-    let target = format!("{}-unknown-linux-musl", Release::MACHINE);
-    log.run(house.command("rustup").args(["target", "add", &target]))?;
-    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| Some(Path::new(&env::var_os("HOME")?).join(".cargo"))).unwrap_or_default();
-    let flags = [(home.as_path(), "/cargo"), (house.root(), "/pondhawk")]
-        .map(|(from, to)| format!("--remap-path-prefix={}={to}", from.display()));
-    let folder = house.target().join("package/build");
-    let mut cargo = house.cargo();
-    cargo.args(["build", "--release", "--locked", "--package", "pondhawk", "--target", &target]);
-    cargo.arg("--target-dir").arg(&folder).env("RUSTFLAGS", flags.join(" "));
-    // Sources in C say where they were too.
-    cargo.env("CFLAGS", format!("-ffile-prefix-map={}=/cargo", home.display()));
-    log.run(&mut cargo).map_err(|error| format!("{error}; on Debian, the package musl-tools is needed"))?;
-    Ok(folder.join(target).join("release/pondhawk"))
+    Ok(Made { folder: release.folder.clone(), time: release.time.clone(), files, releases })
 }
 
 fn write(path: &Path, text: &str) -> Result<(), String> {
@@ -225,9 +299,14 @@ mod tests {
     #[test]
     fn options_are_read_and_others_refused() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let options = Options::parse(&words("--try --program x"));
-        assert_eq!(options, Ok(Options { program: Some("x".into()), is_tried: true }));
+        let options = Options::parse(&words("--try --program x --twice --also aarch64"));
+        let also = vec![Machine::parse("aarch64").expect("it is known")];
+        assert_eq!(
+            options,
+            Ok(Options { program: Some("x".into()), is_tried: true, is_repeated: true, also })
+        );
         assert!(Options::parse(&words("--program")).is_err());
+        assert!(Options::parse(&words("--also pdp11")).is_err());
         assert!(Options::parse(&words("--other")).is_err());
     }
 }

@@ -23,18 +23,28 @@ const MONITORING: [(&str, &str); 2] = [
     ("grafana/pondhawk.json", "usr/share/pondhawk/grafana/pondhawk.json"),
 ];
 
-/// Copies the program and all files around it.
-pub(super) fn run(release: &Release<'_>, program: &Path, log: &mut Log) -> Result<(), String> {
+/// Copies the program and all files around it. The program prints its own pages, unless another release has them: a program
+/// for another machine cannot run here.
+pub(super) fn run(
+    release: &Release<'_>,
+    program: &Path,
+    pages: Option<&Release<'_>>,
+    log: &mut Log,
+) -> Result<(), String> {
     let root = &release.root;
     let installed = root.join("usr/bin/pondhawk");
     copy(program, &installed, 0o755)?;
-    log.run(release.command("strip").arg(&installed))?;
     let packaging = release.house.root().join("packaging");
     copy(&packaging.join("pondhawk.service"), &root.join("usr/lib/systemd/system/pondhawk.service"), 0o644)?;
     copy(&packaging.join("pondhawk.toml"), &root.join("etc/pondhawk/pondhawk.toml"), 0o644)?;
     for (from, to) in MONITORING {
         copy(&packaging.join(from), &root.join(to), 0o644)?;
     }
+    if let Some(other) = pages {
+        let [from, to] = [&other.root, root].map(|root| root.join("usr/share"));
+        return log.run(release.command("cp").arg("--archive").arg(from).arg(to));
+    }
+    log.run(release.command("strip").arg(&installed))?;
     for (shell, file) in COMPLETIONS {
         let text = text_of(release.command(&installed.to_string_lossy()).args(["completions", shell]))?;
         write(&root.join(file), &text)?;
@@ -47,8 +57,8 @@ pub(super) fn run(release: &Release<'_>, program: &Path, log: &mut Log) -> Resul
 
 /// Packs the files for systems without packages of their own.
 pub(super) fn archive(release: &Release<'_>, log: &mut Log) -> Result<PathBuf, String> {
-    let name = format!("pondhawk-{}-{}", release.version, Release::MACHINE);
-    let folder = release.folder.join("archive");
+    let name = release.name();
+    let folder = release.work.join("archive");
     for (from, to) in [
         ("usr/bin/pondhawk", "pondhawk"),
         ("usr/lib/systemd/system/pondhawk.service", "pondhawk.service"),
