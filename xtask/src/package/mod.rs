@@ -3,7 +3,7 @@
 //! ```text
 //!   program ──► stage: the files as they are installed ──┬──► pondhawk-VERSION-MACHINE.tar.gz
 //!                                                        ├──► pondhawk_VERSION_MACHINE.deb
-//!                                                        ├──► pondhawk-VERSION.MACHINE.rpm
+//!                                                        ├──► pondhawk-VERSION-1.MACHINE.rpm
 //!                                                        └──► pondhawk-VERSION-MACHINE.oci.tar
 //!   Cargo.lock ──► pondhawk-VERSION-MACHINE.cdx.json
 //!   CHANGELOG.md ──► release-notes.md

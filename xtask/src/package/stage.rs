@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Release, text_of, write};
 use crate::log::Log;
+use crate::tools;
 
 /// Folder of the manual pages.
 const MANUAL: &str = "usr/share/man/man1";
@@ -41,6 +42,10 @@ pub(super) fn run(
         copy(&packaging.join(from), &root.join(to), 0o644)?;
     }
     if let Some(other) = pages {
+        let emulator = format!("qemu-{}", release.machine.name());
+        if tools::is_there(&emulator) {
+            log.run(release.command(&emulator).arg(&installed).arg("--version"))?;
+        }
         let [from, to] = [&other.root, root].map(|root| root.join("usr/share"));
         return log.run(release.command("cp").arg("--archive").arg(from).arg(to));
     }
