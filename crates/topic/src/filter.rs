@@ -1,7 +1,7 @@
 use core::fmt;
 
 use crate::name::{first_level, level_count};
-use crate::scan::scan;
+use crate::scan::{next_special, scan};
 use crate::{FilterError, Levels, MAX_BYTES, TopicName};
 
 /// A topic filter (section 4.7): the part of a subscription that selects topics.
@@ -159,11 +159,7 @@ const fn begins_with_share(bytes: &[u8], start: usize) -> bool {
 
 /// Checks the wildcards from `start` on, and checks the whole text for U+0000.
 const fn check_levels(bytes: &[u8], start: usize) -> Result<(), FilterError> {
-    let found = scan(bytes);
-    if !found.nul && !found.wildcard {
-        return Ok(());
-    }
-    let mut at = 0;
+    let mut at = next_special(bytes, 0);
     while at < bytes.len() {
         let begins_level = at == start || bytes[at.saturating_sub(1)] == b'/';
         let is_last = at + 1 == bytes.len();
@@ -173,7 +169,7 @@ const fn check_levels(bytes: &[u8], start: usize) -> Result<(), FilterError> {
             b'+' if !begins_level || !(is_last || bytes[at + 1] == b'/') => {
                 return Err(FilterError::SingleLevelWildcard);
             }
-            _ => at += 1,
+            _ => at = next_special(bytes, at + 1),
         }
     }
     Ok(())
