@@ -32,7 +32,8 @@ use Pace::{Alone, Beside};
 const STEPS: &[(&str, Pace, Work)] = &[
     ("format", Alone, |house, log| {
         log.run(house.cargo().args(["fmt", "--all", "--check"]))?;
-        log.run(house.cargo().args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))
+        log.run(house.cargo().args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))?;
+        log.run(house.cargo().args(["fmt", "--manifest-path", bench::CODEC_MANIFEST, "--check"]))
     }),
     ("lints", Alone, |house, log| {
         log.run(house.cargo().args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))
@@ -45,6 +46,7 @@ const STEPS: &[(&str, Pace, Work)] = &[
     ("ahead", Beside, |house, log| {
         log.run(&mut sim::build(house.idle_cargo()))?;
         fuzz::build_all(house, house.idle_cargo(), log)?;
+        bench::check_codecs(house, log)?;
         // A separate check of the broker, without the features that its neighbours enable in shared libraries.
         log.run(house.idle_cargo().args(["check", "--package", "pondhawk"]))
     }),

@@ -6,12 +6,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime/debug"
+	"strings"
+	"time"
 )
 
 // Input is what the benchmark asks for: the same values and cases that it measures itself.
 type Input struct {
-	Values Values `json:"values"`
-	Cases  []Case `json:"cases"`
+	Values   Values        `json:"values"`
+	Cases    []Case        `json:"cases"`
+	BudgetNs time.Duration `json:"budget_ns"`
 }
 
 // Values are what the fields of all packets are filled with.
@@ -20,6 +24,7 @@ type Values struct {
 	UserName           string    `json:"user_name"`
 	Password           string    `json:"password"`
 	Topic              string    `json:"topic"`
+	Filters            [3]string `json:"filters"`
 	ContentType        string    `json:"content_type"`
 	ResponseTopic      string    `json:"response_topic"`
 	CorrelationData    string    `json:"correlation_data"`
@@ -33,9 +38,10 @@ type Values struct {
 	TopicAliasMaximum  uint16    `json:"topic_alias_maximum"`
 	MessageExpirySecs  uint32    `json:"message_expiry_secs"`
 	PacketID           uint16    `json:"packet_id"`
+	SubscriptionID     int       `json:"subscription_id"`
 }
 
-// Case is one packet to be made, written and read.
+// Case is one packet to be created, written and read.
 type Case struct {
 	Name         string `json:"name"`
 	Packet       string `json:"packet"`
@@ -61,14 +67,34 @@ func main() {
 	var outputs []Output
 	for _, wanted := range input.Cases {
 		for _, codec := range []codec{paho{}, mochi{}} {
-			if steps, ok := codec.steps(wanted, &input.Values); ok {
-				outputs = append(outputs, measured(codec.name(), wanted.Name, steps))
+			steps, ok, err := codec.steps(wanted, &input.Values)
+			if err != nil {
+				fail(err)
+			}
+			if ok {
+				outputs = append(outputs, measured(withVersion(codec), wanted.Name, steps, input.BudgetNs))
 			}
 		}
 	}
 	if err := json.NewEncoder(os.Stdout).Encode(outputs); err != nil {
 		fail(err)
 	}
+}
+
+// withVersion returns the name of a codec with the version that this program is built with.
+func withVersion(codec codec) string {
+	info, _ := debug.ReadBuildInfo()
+	for _, module := range info.Deps {
+		if module.Path == codec.module() {
+			return codec.name() + " " + strings.TrimPrefix(module.Version, "v")
+		}
+	}
+	return codec.name()
+}
+
+// errUnknown says that no codec can be asked for a packet.
+func errUnknown(packet string) error {
+	return fmt.Errorf("there is no packet %q", packet)
 }
 
 func fail(err error) {

@@ -14,14 +14,13 @@ const batch = 256
 // Packets are written one behind the other, until there are as many bytes.
 const bufferBytes = 8192
 
-// Time spent on each step of each case.
-const budget = 50 * time.Millisecond
-
 // codec is one library under test.
 type codec interface {
 	name() string
-	// steps returns false for packets that the library does not know.
-	steps(Case, *Values) (steps, bool)
+	// module is the path of the Go module.
+	module() string
+	// steps returns false for packets that the library does not know, and an error for packets that nobody knows.
+	steps(Case, *Values) (steps, bool, error)
 }
 
 // steps handle one packet each.
@@ -37,31 +36,30 @@ type steps struct {
 type Costs struct {
 	Ns          float64 `json:"ns"`
 	Allocations float64 `json:"allocations"`
-	Bytes       float64 `json:"bytes"`
 }
 
-func measured(codec, name string, steps steps) Output {
+func measured(codec, name string, steps steps, budget time.Duration) Output {
 	var buffer bytes.Buffer
 	steps.write(&buffer)
 	wire := bytes.Clone(buffer.Bytes())
 	stream := bytes.Repeat(wire, batch)
 	reader := bytes.NewReader(stream)
 	return Output{codec, name, hex.EncodeToString(wire), map[string]Costs{
-		"make": costs(func() {}, steps.make),
-		"write": costs(func() {}, func() {
+		"create": costs(budget, func() {}, steps.make),
+		"write": costs(budget, func() {}, func() {
 			if buffer.Len() >= bufferBytes {
 				buffer.Reset()
 			}
 			steps.write(&buffer)
 		}),
-		"read": costs(func() { reader.Reset(stream) }, func() { steps.read(reader) }),
-		"all":  costs(func() {}, func() { buffer.Reset(); steps.all(&buffer, reader) }),
+		"read":      costs(budget, func() { reader.Reset(stream) }, func() { steps.read(reader) }),
+		"all three": costs(budget, func() {}, func() { buffer.Reset(); steps.all(&buffer, reader) }),
 	}}
 }
 
 // costs runs a step in batches until the budget is spent. The median of the batches leaves out those that the garbage
 // collector or the scheduler interrupted.
-func costs(prepare, step func()) Costs {
+func costs(budget time.Duration, prepare, step func()) Costs {
 	run := func() time.Duration {
 		prepare()
 		begin := time.Now()
@@ -76,14 +74,13 @@ func costs(prepare, step func()) Costs {
 	run()
 	runtime.ReadMemStats(&after)
 	var took []time.Duration
-	for end := time.Now().Add(budget); time.Now().Before(end); {
+	for end := time.Now().Add(budget); len(took) == 0 || time.Now().Before(end); {
 		took = append(took, run())
 	}
 	slices.Sort(took)
 	return Costs{
 		Ns:          float64(took[len(took)/2].Nanoseconds()) / batch,
 		Allocations: float64((after.Mallocs - before.Mallocs) / batch),
-		Bytes:       float64((after.TotalAlloc - before.TotalAlloc) / batch),
 	}
 }
 

@@ -12,17 +12,18 @@ type mochi struct{}
 
 func (mochi) name() string { return "mochi" }
 
-func (mochi) steps(wanted Case, values *Values) (steps, bool) {
+func (mochi) module() string { return "github.com/mochi-mqtt/server/v2" }
+
+func (mochi) steps(wanted Case, values *Values) (steps, bool, error) {
 	payload := bytes.Repeat([]byte{'x'}, wanted.PayloadBytes)
-	build := func() packets.Packet {
-		switch wanted.Packet {
-		case "CONNECT":
-			return mochiConnect(wanted, values)
-		case "PUBLISH":
-			return mochiPublish(wanted, values, payload)
-		default:
-			return mochiAuth(values)
-		}
+	build, ok := map[string]func() packets.Packet{
+		"CONNECT":   func() packets.Packet { return mochiConnect(wanted, values) },
+		"PUBLISH":   func() packets.Packet { return mochiPublish(wanted, values, payload) },
+		"SUBSCRIBE": func() packets.Packet { return mochiSubscribe(wanted, values) },
+		"AUTH":      func() packets.Packet { return mochiAuth(values) },
+	}[wanted.Packet]
+	if !ok {
+		return steps{}, false, errUnknown(wanted.Packet)
 	}
 	made := build()
 	// The body is read into memory of its own, as the broker does: what is decoded refers to it.
@@ -50,7 +51,7 @@ func (mochi) steps(wanted Case, values *Values) (steps, bool) {
 			reader.Reset(buffer.Bytes())
 			read(reader)
 		},
-	}, true
+	}, true, nil
 }
 
 func mochiEncode(packet *packets.Packet, to *bytes.Buffer) error {
@@ -59,8 +60,12 @@ func mochiEncode(packet *packets.Packet, to *bytes.Buffer) error {
 		return packet.ConnectEncode(to)
 	case packets.Publish:
 		return packet.PublishEncode(to)
-	default:
+	case packets.Subscribe:
+		return packet.SubscribeEncode(to)
+	case packets.Auth:
 		return packet.AuthEncode(to)
+	default:
+		return errUnknown(packets.PacketNames[packet.FixedHeader.Type])
 	}
 }
 
@@ -70,8 +75,12 @@ func mochiDecode(packet *packets.Packet, body []byte) error {
 		return packet.ConnectDecode(body)
 	case packets.Publish:
 		return packet.PublishDecode(body)
-	default:
+	case packets.Subscribe:
+		return packet.SubscribeDecode(body)
+	case packets.Auth:
 		return packet.AuthDecode(body)
+	default:
+		return errUnknown(packets.PacketNames[packet.FixedHeader.Type])
 	}
 }
 
@@ -113,6 +122,24 @@ func mochiPublish(wanted Case, values *Values, payload []byte) packets.Packet {
 			ContentType: values.ContentType, ResponseTopic: values.ResponseTopic,
 			CorrelationData: []byte(values.CorrelationData),
 			User:            []packets.UserProperty{{Key: values.UserProperty[0], Val: values.UserProperty[1]}},
+		}
+	}
+	return packet
+}
+
+func mochiSubscribe(wanted Case, values *Values) packets.Packet {
+	packet := packets.Packet{
+		FixedHeader:     packets.FixedHeader{Type: packets.Subscribe, Qos: 1},
+		ProtocolVersion: wanted.Version, PacketID: values.PacketID,
+		Filters: make(packets.Subscriptions, 0, len(values.Filters)),
+	}
+	for _, filter := range values.Filters {
+		packet.Filters = append(packet.Filters, packets.Subscription{Filter: filter, Qos: 1})
+	}
+	if wanted.Properties {
+		packet.Properties = packets.Properties{
+			SubscriptionIdentifier: []int{values.SubscriptionID},
+			User:                   []packets.UserProperty{{Key: values.UserProperty[0], Val: values.UserProperty[1]}},
 		}
 	}
 	return packet

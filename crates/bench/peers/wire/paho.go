@@ -12,20 +12,21 @@ type paho struct{}
 
 func (paho) name() string { return "paho.golang" }
 
-func (paho) steps(wanted Case, values *Values) (steps, bool) {
+func (paho) module() string { return "github.com/eclipse/paho.golang" }
+
+func (paho) steps(wanted Case, values *Values) (steps, bool, error) {
 	if wanted.Version != 5 {
-		return steps{}, false
+		return steps{}, false, nil
 	}
 	payload := bytes.Repeat([]byte{'x'}, wanted.PayloadBytes)
-	build := func() *packets.ControlPacket {
-		switch wanted.Packet {
-		case "CONNECT":
-			return pahoConnect(wanted, values)
-		case "PUBLISH":
-			return pahoPublish(wanted, values, payload)
-		default:
-			return pahoAuth(values)
-		}
+	build, ok := map[string]func() *packets.ControlPacket{
+		"CONNECT":   func() *packets.ControlPacket { return pahoConnect(wanted, values) },
+		"PUBLISH":   func() *packets.ControlPacket { return pahoPublish(wanted, values, payload) },
+		"SUBSCRIBE": func() *packets.ControlPacket { return pahoSubscribe(wanted, values) },
+		"AUTH":      func() *packets.ControlPacket { return pahoAuth(values) },
+	}[wanted.Packet]
+	if !ok {
+		return steps{}, false, errUnknown(wanted.Packet)
 	}
 	made := build()
 	read := func(from *bytes.Reader) {
@@ -46,7 +47,7 @@ func (paho) steps(wanted Case, values *Values) (steps, bool) {
 			reader.Reset(buffer.Bytes())
 			read(reader)
 		},
-	}, true
+	}, true, nil
 }
 
 func pahoConnect(wanted Case, values *Values) *packets.ControlPacket {
@@ -86,6 +87,24 @@ func pahoPublish(wanted Case, values *Values, payload []byte) *packets.ControlPa
 		publish.PacketID = values.PacketID
 	}
 	return publish.ToControlPacket()
+}
+
+func pahoSubscribe(wanted Case, values *Values) *packets.ControlPacket {
+	properties := &packets.Properties{}
+	if wanted.Properties {
+		properties.SubscriptionIdentifier = &values.SubscriptionID
+		properties.User = []packets.User{{Key: values.UserProperty[0], Value: values.UserProperty[1]}}
+	}
+	subscriptions := make([]packets.SubOptions, 0, len(values.Filters))
+	for _, filter := range values.Filters {
+		subscriptions = append(subscriptions, packets.SubOptions{Topic: filter, QoS: 1})
+	}
+	return &packets.ControlPacket{
+		FixedHeader: packets.FixedHeader{Type: packets.SUBSCRIBE, Flags: 2},
+		Content: &packets.Subscribe{
+			Properties: properties, Subscriptions: subscriptions, PacketID: values.PacketID,
+		},
+	}
 }
 
 func pahoAuth(values *Values) *packets.ControlPacket {

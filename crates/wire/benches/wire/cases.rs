@@ -1,4 +1,4 @@
-//! The packets that all codecs make, write and read.
+//! The packets that all codecs create, write and read.
 
 use serde::Serialize;
 
@@ -9,6 +9,7 @@ pub(crate) struct Values {
     pub(crate) user_name: &'static str,
     pub(crate) password: &'static str,
     pub(crate) topic: &'static str,
+    pub(crate) filters: [&'static str; 3],
     pub(crate) content_type: &'static str,
     pub(crate) response_topic: &'static str,
     pub(crate) correlation_data: &'static str,
@@ -22,6 +23,7 @@ pub(crate) struct Values {
     pub(crate) topic_alias_maximum: u16,
     pub(crate) message_expiry_secs: u32,
     pub(crate) packet_id: u16,
+    pub(crate) subscription_id: u32,
 }
 
 pub(crate) const VALUES: Values = Values {
@@ -29,6 +31,7 @@ pub(crate) const VALUES: Values = Values {
     user_name: "plant-north",
     password: "correct horse battery staple",
     topic: "plant/north/line-4/temperature",
+    filters: ["plant/north/+/temperature", "plant/north/line-4/#", "plant/south/line-1/commands"],
     content_type: "application/json",
     response_topic: "plant/north/answers/7f3a",
     correlation_data: "7f3a9c52e1b04d68",
@@ -42,9 +45,10 @@ pub(crate) const VALUES: Values = Values {
     topic_alias_maximum: 16,
     message_expiry_secs: 3_600,
     packet_id: 4_711,
+    subscription_id: 300,
 };
 
-/// One packet for the codecs to make, write and read.
+/// One packet for the codecs to create, write and read.
 #[derive(Debug, Serialize)]
 pub(crate) struct Case {
     pub(crate) name: String,
@@ -61,36 +65,43 @@ pub(crate) struct Case {
 pub(crate) enum Kind {
     Connect,
     Publish,
+    Subscribe,
     Auth,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Connect => "CONNECT",
+            Self::Publish => "PUBLISH",
+            Self::Subscribe => "SUBSCRIBE",
+            Self::Auth => "AUTH",
+        }
+    }
 }
 
 /// All cases, in the order of the table.
 pub(crate) fn all() -> Vec<Case> {
-    let connect =
-        [(4, false), (5, false), (5, true)].map(|(version, properties)| Case::connect(version, properties));
-    let mut cases = Vec::from(connect);
-    for (version, properties) in [(4, false), (5, false), (5, true)] {
+    let forms = [(4, false), (5, false), (5, true)];
+    let plain = |packet| forms.map(|(version, properties)| Case::plain(packet, version, properties));
+    let mut cases = Vec::from(plain(Kind::Connect));
+    for (version, properties) in forms {
         for qos in [0, 1] {
             for payload_bytes in [16, 1024] {
                 cases.push(Case::publish(version, qos, payload_bytes, properties));
             }
         }
     }
-    cases.push(Case {
-        name: "AUTH 5.0".into(),
-        packet: Kind::Auth,
-        version: 5,
-        qos: 0,
-        payload_bytes: 0,
-        properties: true,
-    });
+    cases.extend(plain(Kind::Subscribe));
+    cases.push(Case { name: "AUTH 5.0".into(), ..Case::plain(Kind::Auth, 5, true) });
     cases
 }
 
 impl Case {
-    fn connect(version: u8, properties: bool) -> Self {
-        let name = format!("CONNECT {}{}", version_name(version), with(properties));
-        Self { name, packet: Kind::Connect, version, qos: 0, payload_bytes: 0, properties }
+    /// A packet without QoS and payload.
+    fn plain(packet: Kind, version: u8, properties: bool) -> Self {
+        let name = format!("{} {}{}", packet.name(), version_name(version), with(properties));
+        Self { name, packet, version, qos: 0, payload_bytes: 0, properties }
     }
 
     fn publish(version: u8, qos: u8, payload_bytes: usize, properties: bool) -> Self {

@@ -5,13 +5,15 @@ use crate::measure::{Costs, Measured, STEPS};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::error::Error;
-use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 #[derive(Serialize)]
 struct Input<'a> {
     values: &'a Values,
     cases: &'a [Case],
+    /// Time spent on each step of each case.
+    budget_ns: u64,
 }
 
 #[derive(Deserialize)]
@@ -23,19 +25,23 @@ struct Output {
     steps: HashMap<String, Costs>,
 }
 
-/// Builds the Go program, and runs it to measure all cases.
+/// The program that measures them, beside this one.
+const PROGRAM: &str = "codec-speed-go";
+
+/// Runs the program that measures all cases.
 ///
 /// # Errors
-/// If Go or its modules are not available, or the program fails.
-pub(crate) fn measure(cases: &[Case], values: &Values) -> Result<Vec<Measured>, Box<dyn Error>> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/peers/wire");
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("wire-peers");
-    let built = Command::new("go").arg("build").arg("-o").arg(&program).arg(".").current_dir(source).status();
-    if !built.map_err(|error| format!("go does not start: {error}"))?.success() {
-        return Err("go build failed".into());
-    }
-    let mut running = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-    serde_json::to_writer(running.stdin.take().ok_or("no standard input")?, &Input { values, cases })?;
+/// If the program is not there, or fails.
+pub(crate) fn measure(
+    cases: &[Case],
+    values: &Values,
+    budget: Duration,
+) -> Result<Vec<Measured>, Box<dyn Error>> {
+    let program = std::env::current_exe()?.with_file_name(PROGRAM);
+    let running = Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut running = running.map_err(|error| format!("{}: {error}", program.display()))?;
+    let input = Input { values, cases, budget_ns: u64::try_from(budget.as_nanos())? };
+    serde_json::to_writer(running.stdin.take().ok_or("no standard input")?, &input)?;
     let outputs: Vec<Output> = serde_json::from_reader(running.stdout.take().ok_or("no standard output")?)?;
     if !running.wait()?.success() {
         return Err("the program failed".into());

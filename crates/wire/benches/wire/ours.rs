@@ -2,13 +2,14 @@
 
 use crate::cases::{Case, Kind, Values};
 use crate::measure::{BATCH, BUFFER_BYTES, Measured, Steps, sample};
-use pondhawk_wire::{
-    Auth, AuthProperties, AuthReason, Binary, Connect, ConnectProperties, Decoded, Delivery, Limits,
-    MessageProperties, Packet, PacketId, PayloadFormat, Publish, ResponseTopic, TopicName, UserProperties,
-    UserProperty, Utf8, Version, decode,
-};
 use std::hint::black_box;
 use std::num::{NonZeroU16, NonZeroU32};
+use wire::{
+    Auth, AuthProperties, AuthReason, Binary, Connect, ConnectProperties, Decoded, Delivery, Limits,
+    MessageProperties, OneOrMore, Packet, PacketId, PayloadFormat, Publish, Qos, ResponseTopic, Subscribe,
+    SubscribeProperties, Subscription, SubscriptionIdentifier, TopicFilter, TopicName, UserProperties,
+    UserProperty, Utf8, Version, decode,
+};
 
 pub(crate) const NAME: &str = "Pondhawk";
 
@@ -17,6 +18,7 @@ pub(crate) fn with_steps<R>(case: &Case, values: &Values, then: impl FnOnce(Step
     match case.packet {
         Kind::Connect => with_steps_of(case, &MakeConnect { case, values }, then),
         Kind::Publish => with_steps_of(case, &MakePublish { case, values, payload }, then),
+        Kind::Subscribe => with_steps_of(case, &MakeSubscribe { case, values }, then),
         Kind::Auth => with_steps_of(case, &MakeAuth { values }, then),
     }
 }
@@ -119,7 +121,7 @@ macro_rules! put {
     )*};
 }
 
-put! { Connect Publish Auth }
+put! { Connect Publish Subscribe Auth }
 
 struct MakeConnect<'v> {
     case: &'v Case,
@@ -182,6 +184,35 @@ impl Make for MakePublish<'_> {
             };
         }
         then(&publish)
+    }
+}
+
+struct MakeSubscribe<'v> {
+    case: &'v Case,
+    values: &'v Values,
+}
+
+impl Make for MakeSubscribe<'_> {
+    type Packet<'p> = Subscribe<'p>;
+
+    fn with_packet<R>(&self, then: impl FnOnce(&Subscribe<'_>) -> R) -> R {
+        let values = black_box(self.values);
+        let pairs;
+        let filter = |text| TopicFilter::new(text).expect("a topic filter");
+        let subscriptions = values.filters.map(|text| Subscription::with_qos(filter(text), Qos::AtLeastOnce));
+        let mut subscribe = Subscribe {
+            packet_id: PacketId::new(values.packet_id).expect("not 0"),
+            properties: SubscribeProperties::EMPTY,
+            subscriptions: OneOrMore::new(&subscriptions).expect("there are three"),
+        };
+        if self.case.properties {
+            pairs = [user_property(values)];
+            subscribe.properties = SubscribeProperties {
+                subscription_identifier: SubscriptionIdentifier::new(values.subscription_id),
+                user_properties: UserProperties::from(&pairs[..]),
+            };
+        }
+        then(&subscribe)
     }
 }
 

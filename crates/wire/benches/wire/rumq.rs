@@ -18,6 +18,8 @@ pub(crate) fn steps<'s>(case: &'s Case, values: &'s Values) -> Option<Steps<'s>>
         (4, Kind::Publish) => Some(steps_of(move || publish_4(case, black_box(values), &payload))),
         (5, Kind::Connect) => Some(steps_of(|| connect_5(case, black_box(values)))),
         (5, Kind::Publish) => Some(steps_of(move || publish_5(case, black_box(values), &payload))),
+        (4, Kind::Subscribe) => Some(steps_of(|| subscribe_4(black_box(values)))),
+        (5, Kind::Subscribe) => Some(steps_of(|| subscribe_5(case, black_box(values)))),
         _ => None,
     }
 }
@@ -120,6 +122,20 @@ fn publish_5(case: &Case, values: &Values, payload: &Bytes) -> v5::Packet {
     let mut publish = v5::Publish::new(values.topic, qos, payload.clone(), properties);
     publish.pkid = packet_id(case, values);
     v5::Packet::Publish(publish)
+}
+
+fn subscribe_4(values: &Values) -> v4::Packet {
+    let filters = values.filters.map(|path| v4::SubscribeFilter::new(path.to_owned(), QoS4::AtLeastOnce));
+    v4::Packet::Subscribe(v4::Subscribe { pkid: values.packet_id, filters: filters.into() })
+}
+
+fn subscribe_5(case: &Case, values: &Values) -> v5::Packet {
+    let properties = case.properties.then(|| v5::SubscribeProperties {
+        id: Some(values.subscription_id as usize),
+        user_properties: vec![user_property(values)],
+    });
+    let filters = values.filters.map(|path| v5::Filter::new(path, QoS5::AtLeastOnce));
+    v5::Packet::Subscribe(v5::Subscribe { pkid: values.packet_id, filters: filters.into(), properties })
 }
 
 fn packet_id(case: &Case, values: &Values) -> u16 {
