@@ -72,7 +72,13 @@ impl Process {
     /// Resident memory, in bytes.
     pub(crate) fn resident_bytes(self) -> Option<u64> {
         // The rollup is counted page by page; VmRSS lags behind by what each thread has not yet reported.
-        self.file("smaps_rollup", "Rss:").or_else(|| self.file("status", "VmRSS:"))
+        self.file("smaps_rollup", "Rss:").or_else(|| self.reported_resident_bytes())
+    }
+
+    /// Resident memory as the kernel reports it at once, in bytes. This may lag behind by some pages of each thread, and does
+    /// not walk through all pages, which delays a large process.
+    pub(crate) fn reported_resident_bytes(self) -> Option<u64> {
+        self.file("status", "VmRSS:")
     }
 
     /// Resident memory without pages of files, in bytes. Pages of the program's file become resident when they are used for

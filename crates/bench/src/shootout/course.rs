@@ -11,6 +11,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::memory::Watch;
 use super::peer::Peer;
 use super::quantity::RELAY;
 use super::results::{Cell, Measure, Role, Run, Size};
@@ -197,6 +198,7 @@ fn run_once(
     let (cpus, interrupt) = (setting.server_cpus.as_ref(), &setting.interrupt);
     interrupt.check()?;
     let mut server = peer.recipe(setting, workload.over)?.start(cpus, interrupt)?;
+    let watch = server.target.process.map(Watch::begin);
     let patience = setting.run_patience + workload.duration();
     let deadline = Instant::now() + patience;
     let check = || {
@@ -218,6 +220,7 @@ fn run_once(
     };
     thread::sleep(AFTER);
     let after_bytes = server.target.process.and_then(|process| process.resident_bytes());
+    let memory = watch.map(Watch::finish).unwrap_or_default();
     if !server.is_alive() {
         return Err(Error::Server("ended during the run".to_owned()));
     }
@@ -226,7 +229,7 @@ fn run_once(
         let Troubled { expected, received, .. } = troubled;
         return Err(Error::Server(format!("completed {received} of {expected}, and then nothing more came")));
     }
-    Ok(figures(&measured, words, &warm_up, after_bytes))
+    Ok(Run { memory, ..figures(&measured, words, &warm_up, after_bytes) })
 }
 
 /// Messages before the clock starts, so that caches are warm and virtual machines have compiled what is used.
@@ -284,5 +287,6 @@ fn figures(measured: &Measured, words: String, warm_up: &WarmUp, after_bytes: Op
         completion_secs: measured.outcome.troubled.map(|troubled| troubled.took.as_secs_f64()),
         generator_busy: measured.generator_busy,
         latency_ms: latency_ms.unwrap_or_default(),
+        ..Run::default()
     }
 }

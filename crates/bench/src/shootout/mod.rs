@@ -5,7 +5,7 @@
 //! ```
 //!
 //! - `description` reads the file, `peer` starts servers, and `workload` is one test.
-//! - `course` has the rounds, and `claims` kills servers that claim durability.
+//! - `course` has the rounds, `memory` looks at servers meanwhile, and `claims` kills servers that claim durability.
 //! - `results` are the figures, `quantity` has their units, and `statistics` says how far apart figures have to be.
 //! - `findings` and `faults` put figures into words.
 //! - `report` makes the pages. `agreement` compares two runs.
@@ -18,6 +18,7 @@ mod faults;
 mod findings;
 #[cfg(test)]
 mod fixture;
+mod memory;
 mod peer;
 mod quantity;
 mod report;

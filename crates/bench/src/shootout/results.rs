@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::description;
+use super::memory::Series;
 use super::statistics::Estimate;
 use crate::layers::Over;
 use crate::load::Counted;
@@ -141,6 +142,9 @@ pub(super) struct Run {
     /// Resident memory half a second after the clients have gone.
     pub(super) after_bytes: Option<u64>,
     pub(super) connection_bytes: Option<f64>,
+    /// Resident memory while the server ran.
+    #[serde(default, skip_serializing_if = "Series::is_empty")]
+    pub(super) memory: Series,
     /// Time until the demand beside which innocent clients were measured was met: all clients were back, or all messages there.
     #[serde(default)]
     pub(super) completion_secs: Option<f64>,

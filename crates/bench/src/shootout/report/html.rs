@@ -6,6 +6,7 @@ use super::super::findings::Findings;
 use super::super::quantity::QUANTITIES;
 use super::super::results::{Claim, Results, Workload};
 use super::contents::Contents;
+use super::drawing::Chart;
 use super::machine::machine;
 use super::tables::{self, CellText, Grid};
 use super::{CLAIMS, LEGEND, SERVERS, charts, closed_loop, is_closed_loop, legend, sentence};
@@ -118,23 +119,34 @@ impl Page {
             let title = format!("{}, {}: latency{without}", workload.title, heading.name);
             self.chart(charts::latency(results, workload, size)?, &title);
         }
+        if let Some((size, chart)) = charts::memory(results, workload)? {
+            let title = format!("{}, {size}: resident memory over time in the last round", workload.title);
+            self.chart(Some(chart), &title);
+        }
         self.table(&tables::of_workload(results, workload), "figures");
         Ok(())
     }
 
     fn table(&mut self, grid: &Grid, class: &str) {
-        self.raw(&format!("<div class=\"wide\"><table class=\"{class}\">\n"));
+        // A region that scrolls can be reached with the keyboard, and has a name.
+        let name = escaped(&grid.caption);
+        self.raw(&format!(
+            "<div class=\"wide\" role=\"region\" aria-label=\"{name}\" tabindex=\"0\"><table class=\"{class}\">\n"
+        ));
         self.element("caption", &grid.caption);
         self.raw("<thead><tr><td></td>");
-        grid.headings.iter().for_each(|name| self.header("col", 1, name));
+        grid.headings.iter().for_each(|name| self.header("col", name));
         self.raw("</tr></thead>\n");
         for section in &grid.sections {
             self.raw("<tbody>\n<tr class=\"quantity\">");
-            self.header("rowgroup", grid.headings.len() + 1, &section.title);
-            self.raw("</tr>\n");
+            let (columns, title) = (grid.headings.len() + 1, escaped(&section.title));
+            // The text stays in sight while the table scrolls.
+            self.raw(&format!(
+                "<th scope=\"rowgroup\" colspan=\"{columns}\"><span>{title}</span></th></tr>\n"
+            ));
             for (name, cells) in &section.rows {
                 self.raw("<tr>");
-                self.header("row", 1, name);
+                self.header("row", name);
                 cells.iter().for_each(|cell| self.raw(&data(cell)));
                 self.raw("</tr>\n");
             }
@@ -143,18 +155,21 @@ impl Page {
         self.raw("</table></div>\n");
     }
 
-    /// A cell that names rows or columns.
-    fn header(&mut self, scope: &str, columns: usize, text: &str) {
-        let span = if columns > 1 { format!(" colspan=\"{columns}\"") } else { String::new() };
-        self.raw(&format!("<th scope=\"{scope}\"{span}>{}</th>", escaped(text)));
+    /// A cell that names a row or a column.
+    fn header(&mut self, scope: &str, text: &str) {
+        self.raw(&format!("<th scope=\"{scope}\">{}</th>", escaped(text)));
     }
 
-    fn chart(&mut self, svg: Option<String>, title: &str) {
-        let Some(svg) = svg else { return };
+    /// A chart in both sizes, of which the page shows one.
+    fn chart(&mut self, chart: Option<Chart>, title: &str) {
+        let Some(Chart { wide, narrow }) = chart else { return };
         let title = escaped(title);
         // The size in the file is that of its coordinates; the page decides how wide it is.
-        let svg = svg.replacen("<svg ", &format!("<svg role=\"img\" aria-label=\"{title}\" "), 1);
-        self.raw(&format!("<figure>{svg}<figcaption>{title}</figcaption></figure>\n"));
+        let named = |svg: &str, class: &str| {
+            svg.replacen("<svg ", &format!("<svg class=\"{class}\" role=\"img\" aria-label=\"{title}\" "), 1)
+        };
+        let (wide, narrow) = (named(&wide, "on-wide"), named(&narrow, "on-narrow"));
+        self.raw(&format!("<figure>{wide}{narrow}<figcaption>{title}</figcaption></figure>\n"));
     }
 
     fn claims(&mut self, claims: &[Claim]) {
@@ -268,7 +283,7 @@ mod tests {
             "<h2 id=\"loadtest\"",
         ];
         assert!(order.windows(2).all(|pair| at(pair[0]) < at(pair[1])), "{page}");
-        assert!(page.contains("<svg role=\"img\""));
+        assert!(page.contains("<svg class=\"on-wide\" role=\"img\""));
     }
 
     #[test]

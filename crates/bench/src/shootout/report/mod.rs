@@ -1,9 +1,11 @@
 //! Reports of a shoot-out: Markdown, and one HTML file with charts.
 //!
 //! `tables` has the texts of all tables, `contents` the ids of headings, and `signs` the colours of servers.
+//! `charts` has the figures of charts, and `drawing` their lines.
 
 mod charts;
 mod contents;
+mod drawing;
 mod html;
 mod machine;
 mod markdown;
