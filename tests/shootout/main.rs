@@ -1,12 +1,13 @@
 //! `pondhawk shootout`: its report, and lies that it must notice.
 
+mod minute;
 mod recipes;
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use pondhawk_tests::{Program, liar, peers, pondhawk};
+use pondhawk_tests::{Program, liar, node, peers, pondhawk};
 use serde_json::Value;
 
 /// The description of a shoot-out of liars in front of this broker, of which one is honest.
@@ -149,15 +150,33 @@ fn a_broker_without_a_recipe_for_layers_is_skipped_and_the_report_says_so() {
     assert!(report.contains("(no recipe over tls)"), "{report}");
 }
 
-/// Reports of earlier versions are made again, too.
+/// Reports of earlier versions are made again, too. `before.json` is the one of a version that did not look at memory over time.
 #[test]
-fn the_figures_in_the_pages_can_be_read() {
+fn the_figures_in_the_pages_can_be_read_and_their_report_is_shown_in_a_browser() {
     let folder = tempfile::tempdir().unwrap();
-    let figures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/shootout/results.json");
-    let mut command = Command::new(pondhawk());
-    command.args(["shootout", "--report-of"]).arg(figures).arg("--output").arg(folder.path());
-    Program::start(command).finish();
-    assert!(fs::read_to_string(folder.path().join("report.md")).unwrap().contains("## loadtest"));
+    for name in ["before.json", "results.json"] {
+        let figures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/shootout").join(name);
+        let mut command = Command::new(pondhawk());
+        command.args(["shootout", "--report-of"]).arg(figures).arg("--output").arg(folder.path());
+        Program::start(command).finish();
+        assert!(
+            fs::read_to_string(folder.path().join("report.md")).unwrap().contains("## loadtest"),
+            "{name}"
+        );
+    }
+    look_at(&folder.path().join("report.html"));
+}
+
+/// Opens a report in Chromium: wide and narrow, light and dark, and as it is printed. `PONDHAWK_PICTURES` names a directory for a
+/// picture of each.
+fn look_at(report: &Path) {
+    let profile = tempfile::tempdir().unwrap();
+    let mut node = node();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/shootout/look.mjs");
+    node.args(["--experimental-websocket", script]).arg(profile.path()).arg(report);
+    let output = node.args(std::env::var_os("PONDHAWK_PICTURES")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 5);
 }
 
 #[test]

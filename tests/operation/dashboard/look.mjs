@@ -1,68 +1,16 @@
-// Opens the dashboard in Chromium, and checks that each view shows what it should. Speaks the DevTools protocol over the
-// WebSocket of Node.js, so that no package is needed.
-//
-// Each view is also examined by axe, which finds what people with a disability cannot use.
+// Opens the dashboard in Chromium, and checks that each view shows what it should. Each view is also examined by axe.
 //
 // node look.mjs PROFILE URL TOKENS [PICTURES]: PROFILE is a directory for the browser, and TOKENS are those of an admin, an
 // operator and a viewer, with commas. Prints a line for each view, and ends with 1 if one is not as it should be.
 
-import { spawn } from "node:child_process";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
-import { join } from "node:path";
+import { DEADLINE_MS, end, open } from "../../browser/browser.mjs";
 
 const [profile, url, tokens, pictures] = process.argv.slice(2);
 const [token, operator, viewer] = tokens.split(",");
-const DEADLINE_MS = 30_000;
-
-const flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-breakpad",
-  "--remote-debugging-port=0", `--user-data-dir=${profile}`, "about:blank"];
-// A process group of its own, so that its children end with it, in whatever way this script ends.
-const browser = spawn("chromium", flags, { stdio: ["ignore", "ignore", "pipe"], detached: true });
-process.on("exit", () => { try { process.kill(-browser.pid, "SIGKILL"); } catch { /* it has ended */ } });
-const end = (code) => process.exit(code);
-const fail = (text) => { console.error(text); end(1); };
-setTimeout(() => fail("the browser has not finished in time"), DEADLINE_MS * 6).unref();
-
-const port = await new Promise((resolve, reject) => {
-  let text = "";
-  browser.on("exit", () => reject(new Error(`the browser has ended: ${text}`)));
-  browser.stderr.on("data", (piece) => {
-    text += piece;
-    const found = /ws:\/\/127\.0\.0\.1:(\d+)\//.exec(text);
-    if (found) resolve(found[1]);
-  });
-});
-const targets = await (await fetch(`http://127.0.0.1:${port}/json/list`)).json();
-const socket = new WebSocket(targets.find((target) => target.type === "page").webSocketDebuggerUrl);
-await new Promise((resolve) => { socket.onopen = resolve; });
-let last = 0;
-const waiting = new Map();
 const problems = [];
-let loaded = () => {};
-socket.onmessage = ({ data }) => {
-  const { id, result, error, method, params } = JSON.parse(data);
-  if (id) {
-    const { resolve, reject } = waiting.get(id);
-    waiting.delete(id);
-    error ? reject(new Error(error.message)) : resolve(result);
-  } else if (method === "Page.loadEventFired") {
-    loaded();
-  } else if (method === "Runtime.exceptionThrown") {
-    problems.push(params.exceptionDetails.exception?.description ?? params.exceptionDetails.text);
-  } else if (method === "Log.entryAdded" && /Content Security Policy/.test(params.entry.text)) {
-    problems.push(params.entry.text);
-  }
-};
-const send = (method, params = {}) => new Promise((resolve, reject) => {
-  last += 1;
-  waiting.set(last, { resolve, reject });
-  socket.send(JSON.stringify({ id: last, method, params }));
-});
-const evaluate = async (expression) => {
-  const { result } = await send("Runtime.evaluate", { expression, awaitPromise: true, returnByValue: true });
-  return result.value;
-};
+const page = await open(profile, problems);
+page.on("Log.entryAdded", ({ entry }) => { if (/Content Security Policy/.test(entry.text)) problems.push(entry.text); });
+const evaluate = (expression) => page.evaluate(expression);
 // Resolves when the page has the text, and rejects with the text that it has instead.
 const shows = (text) => evaluate(`new Promise((resolve) => {
   const has = () => document.body.innerText.includes(${JSON.stringify(text)});
@@ -82,39 +30,25 @@ const CHECKS = `(() => {
   return found.join("; ");
 })()`;
 
-const axe = readFileSync(createRequire(join(process.env.NODE_PATH, "look.mjs")).resolve("axe-core/axe.min.js"), "utf8");
-const EXAMINE = `(async () => {
-  const { violations } = await axe.run(document, { resultTypes: ["violations"] });
-  return violations.map(({ id, nodes }) => id + ": " + nodes.map((node) => node.target.join(" ")).join(", ")).join("; ");
-})()`;
-
 async function look(name, hash, text) {
   await evaluate(`location.hash = ${JSON.stringify(hash)}`);
   const instead = await shows(text);
   if (instead) problems.push(`${name}: no "${text}" in: ${instead}`);
   for (const [size, width] of [["wide", 1200], ["narrow", 390]]) {
-    await send("Emulation.setDeviceMetricsOverride", { width, height: 900, deviceScaleFactor: 1, mobile: false });
+    await page.resize(width);
     const wrong = await evaluate(CHECKS);
     if (wrong) problems.push(`${name}, ${size}: ${wrong}`);
     if (size === "wide") {
-      const found = await evaluate(EXAMINE);
-      if (found !== "") problems.push(`${name}: ${found ?? "axe has not answered"}`);
+      const found = await page.examine();
+      if (found) problems.push(`${name}: ${found}`);
     }
-    if (pictures) {
-      const { data } = await send("Page.captureScreenshot", { format: "png" });
-      mkdirSync(pictures, { recursive: true });
-      writeFileSync(join(pictures, `${name}-${size}.png`), Buffer.from(data, "base64"));
-    }
+    await page.picture(pictures, `${name}-${size}`);
   }
   console.log(`${name}: ${text}`);
 }
 
 try {
-  for (const domain of ["Runtime", "Log", "Page"]) await send(`${domain}.enable`);
-  const is_loaded = new Promise((resolve) => { loaded = resolve; });
-  await send("Page.navigate", { url });
-  await is_loaded;
-  await evaluate(axe);
+  await page.load(url);
   if (await shows("A token is needed")) problems.push("the page does not ask for a token");
   await look("login", "#/", "A token is needed");
   await evaluate(`document.querySelector("input[name=token]").value = ${JSON.stringify(token)};
@@ -180,7 +114,7 @@ try {
   await evaluate(`document.querySelector("main p button").click(); document.querySelector("#ask button[value=yes]").click()`);
   await look("reloaded", "#/configuration", "The configuration is as before.");
   await look("gone", "#/client/nobody", "there is no client nobody");
-  await send("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: "dark" }] });
+  await page.send("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: "dark" }] });
   await look("dark", "#/", "Everything is fine");
   for (const [name, of, missing] of [["operator", operator, "Draining the broker needs the role admin. Yours is operator."], ["viewer", viewer, "Draining the broker needs the role admin. Yours is viewer."]]) {
     await evaluate(`document.getElementById("leave").click()`);
@@ -200,4 +134,4 @@ try {
 } catch (error) {
   problems.push(String(error));
 }
-problems.length ? fail(problems.join("\n")) : end(0);
+end(problems);
