@@ -137,10 +137,13 @@ fn each_change_is_listed_with_its_operator_and_both_states() {
     assert_eq!(viewer.send("POST", "/api/v1/bans", json, &ban).status, 403);
     let found = viewer.value("/api/v1/audit");
     let changes = found["changes"].as_array().expect("a list");
-    assert_eq!(texts(&found["changes"], "action"), ["Disconnect", "LiftBan", "Ban", "SetLogLevel"]);
+    let actions = ["Ban", "Disconnect", "LiftBan", "Ban", "SetLogLevel"];
+    assert_eq!(texts(&found["changes"], "action"), actions);
     let who =
-        ["operator of the night", "operator of the night", "operator of the night", "admin of the night"];
+        ["viewer", "operator", "operator", "operator", "admin"].map(|role| format!("{role} of the night"));
     assert_eq!(texts(&found["changes"], "who"), who);
+    assert_eq!(changes[0]["status"], 403);
+    let changes = &changes[1..];
     assert_eq!((&changes[0]["status"], &changes[0]["on"]), (&json!(404), &json!("nobody")));
     let lifted = changes[1]["before"].as_str().expect("the ban");
     assert!(lifted.contains("noisy"), "{lifted}");
@@ -149,9 +152,9 @@ fn each_change_is_listed_with_its_operator_and_both_states() {
     assert!(changes[3]["after"].as_str().is_some_and(|after| after.contains("\"level\":\"debug\"")));
     let line = broker.wait_for_log("action=SetLogLevel");
     assert!(line.contains("who=\"admin of the night\""), "{line}");
-    let piece = viewer.value("/api/v1/audit?limit=3");
+    let piece = viewer.value("/api/v1/audit?limit=4");
     let cursor = piece["cursor"].as_str().expect("more follow");
-    let rest = viewer.value(&format!("/api/v1/audit?limit=3&cursor={cursor}"));
+    let rest = viewer.value(&format!("/api/v1/audit?limit=4&cursor={cursor}"));
     assert_eq!(texts(&rest["changes"], "action"), ["SetLogLevel"]);
 }
 
@@ -170,6 +173,10 @@ fn the_last_lines_of_the_log_are_read_through_the_server() {
     assert!(older["lines"][0]["unix_ms"].as_u64() <= two["lines"][1]["unix_ms"].as_u64());
     assert_ne!(older["lines"], two["lines"]);
     assert_eq!(server.get("/api/v1/log?level=loud").status, 400);
+    let guess = server.with_token("0123456789abcdef");
+    assert_eq!([guess.get("/api/v1/log").status, guess.get("/api/v1/log").status], [401, 401]);
+    let wrong = server.value("/api/v1/log?match=wrong%20token");
+    assert_eq!(wrong["lines"].as_array().map(Vec::len), Some(1), "{wrong}");
     let (is_done, text) = server.run(&["ctl", "log", "frog"]);
     assert!(is_done && text.contains(" INFO  ") && text.contains("client_id=frog"), "{text}");
 }
@@ -198,6 +205,7 @@ fn a_reload_tells_its_outcome() {
     assert!(said.contains("sys.interval") && said.contains("needs a restart"), "{said}");
     let shown = server.value("/api/v1/configuration")["toml"].as_str().expect("a text").to_owned();
     assert!(shown.contains("queue_messages = 77 # line 6\n"), "{shown}");
+    assert!(shown.contains("interval = \"10 s\" # default\n"), "the key waits for a restart: {shown}");
     assert!(shown.contains("retained_bytes = ") && shown.contains(" # default\n"), "{shown}");
     fs::write(&file, format!("{text}[sessions]\nqueue_mesages = 7\n")).expect("it is ours");
     let (is_done, said) = reload();

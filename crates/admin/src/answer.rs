@@ -6,6 +6,7 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 
+use crate::control::Listener;
 use crate::room::Room;
 
 /// A response before it is written.
@@ -16,8 +17,8 @@ pub(crate) struct Answer {
     body: Bytes,
     /// The connection ends behind it.
     pub(crate) closes: bool,
-    /// The host to which scripts of the page may open WebSockets.
-    sockets_to: Option<Box<str>>,
+    /// Origins to which scripts of the page may open WebSockets, beside that of the page.
+    sockets_to: Vec<String>,
 }
 
 /// A request that cannot be served, for a reason that its sender is told.
@@ -57,19 +58,38 @@ impl Answer {
     }
 
     pub(crate) fn of(content_type: &'static str, body: impl Into<Bytes>) -> Self {
-        Self { status: StatusCode::OK, content_type, body: body.into(), closes: false, sockets_to: None }
+        Self {
+            status: StatusCode::OK,
+            content_type,
+            body: body.into(),
+            closes: false,
+            sockets_to: Vec::new(),
+        }
     }
 
     pub(crate) fn with_status(self, status: StatusCode) -> Self {
         Self { status, ..self }
     }
 
-    /// Lets scripts of the page open WebSockets to any port of a host, which the server knows as its own name.
-    pub(crate) fn with_sockets_to(self, host: &str) -> Self {
+    /// Lets scripts of the page open WebSockets to listeners at a host, which the server knows as its own name.
+    ///
+    /// A policy has no form for an address of IPv6: nothing is permitted there.
+    pub(crate) fn with_sockets_to<'l>(
+        self,
+        host: &str,
+        listeners: impl Iterator<Item = &'l Listener>,
+    ) -> Self {
         let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
         let is_name = !name.is_empty()
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-'));
-        Self { sockets_to: is_name.then(|| name.into()), ..self }
+        let origin = |listener: &Listener| {
+            let (_, port) =
+                listener.address.rsplit_once(':').filter(|_| listener.websocket_path.is_some())?;
+            let port: u16 = port.parse().ok()?;
+            Some(format!("{}://{name}:{port}", if listener.has_tls { "wss" } else { "ws" }))
+        };
+        let sockets_to = if is_name { listeners.filter_map(origin).collect() } else { Vec::new() };
+        Self { sockets_to, ..self }
     }
 
     /// The body, if it is a text.
@@ -98,9 +118,10 @@ impl Answer {
         for (name, value) in SECURITY {
             headers.insert(name, HeaderValue::from_static(value));
         }
-        let connect = self.sockets_to.map(|host| format!("connect-src 'self' ws://{host}:* wss://{host}:*"));
-        let policy = connect.map(|connect| POLICY.replace("connect-src 'self'", &connect));
-        if let Some(Ok(policy)) = policy.map(HeaderValue::try_from) {
+        if !self.sockets_to.is_empty() {
+            let connect = format!("connect-src 'self' {}", self.sockets_to.join(" "));
+            let policy = HeaderValue::try_from(POLICY.replace("connect-src 'self'", &connect));
+            let policy = policy.expect("names of hosts and numbers can be in a header");
             headers.insert(header::CONTENT_SECURITY_POLICY, policy);
         }
         if self.status == StatusCode::UNAUTHORIZED {

@@ -130,7 +130,7 @@ pub struct Certificate {
     pub subject: String,
     /// Names and addresses of hosts.
     pub names: Vec<String>,
-    /// The begin of its validity, in seconds since 1970.
+    /// The start of its validity, in seconds since 1970.
     pub from_unix_secs: i64,
     /// The end of its validity, in seconds since 1970.
     pub until_unix_secs: i64,
@@ -161,8 +161,8 @@ pub trait Control: Send + Sync {
     fn last_reload(&self) -> Option<Reloaded>;
     /// For each file with certificates of a listener: the first certificate to expire.
     fn certificates(&self) -> Arc<[Certificate]>;
-    /// At most `count` lines of the log that `wants` accepts, newest first, of those with a number below `before`.
-    fn log_lines(&self, before: u64, count: usize, wants: &dyn Fn(&LogRecord) -> bool) -> Vec<LogRecord>;
+    /// At most `count` of the last lines of the log, newest first, of those with a number below `before`.
+    fn log_lines(&self, before: u64, count: usize) -> Vec<Arc<LogRecord>>;
     /// The level of the log, as the configuration names it.
     fn log_level(&self) -> &'static str;
     /// Changes the level of the log until the next reload. A word that is no level has no effect.

@@ -1,6 +1,7 @@
 //! The dashboard: one page, which asks the API for everything that it shows.
 
 use crate::answer::{Answer, Failure};
+use crate::control::Listener;
 
 const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
@@ -24,9 +25,9 @@ const VIEWS: [(&str, &str); 15] = [
     ("try.js", include_str!("page/views/try.js")),
 ];
 
-/// The page. Its scripts may open WebSockets to the host of the page, for the MQTT client among the views.
-pub(crate) fn page(host: &str) -> Answer {
-    Answer::of(HTML, include_str!("page/index.html")).with_sockets_to(host)
+/// The page. Its scripts may open WebSockets to the listeners at the host of the page, for the MQTT client among the views.
+pub(crate) fn page(host: &str, listeners: &[Listener]) -> Answer {
+    Answer::of(HTML, include_str!("page/index.html")).with_sockets_to(host, listeners.iter())
 }
 
 pub(crate) fn script() -> Answer {

@@ -28,7 +28,7 @@ use crate::gate::{self, Hosts};
 use crate::room::Room;
 use crate::routes::{self, Match, Route};
 use crate::slow::Timed;
-use crate::tokens::{Attempts, Holder, Tokens};
+use crate::tokens::{Attempts, Holder, Role, Tokens};
 use crate::uri;
 
 /// Maximum size of the head of a request, in bytes.
@@ -227,7 +227,8 @@ async fn answer(
         }
         Match::Unknown => return Err(Failure::not_found("there is no such path").into()),
     };
-    let holder = admit(&head.headers, route, peer, shared)?;
+    let holder = admit(&head.headers, route, peer, shared);
+    let holder = holder.map_err(|refusal| refusal.answer(route, &values, peer.from, shared))?;
     let query = uri::parameters(head.uri.query().unwrap_or_default());
     let query = query.ok_or_else(|| Failure::bad("the query is not well-formed"))?;
     route.misfit(&query).map_or(Ok(()), |why| Err(Failure::bad(why)))?;
@@ -250,32 +251,83 @@ async fn change(asked: Asked, _peer: Arc<Peer>, shared: Arc<Shared>) -> Answer {
     answer
 }
 
+/// The reason why a request may not be made.
+enum Inadmissible {
+    /// Its token is right, and has a role with too few rights.
+    Role(Holder, Role),
+    /// Its token is wrong or missing.
+    Token,
+    /// The same, and too many wrong tokens have come from its address.
+    Guessing,
+}
+
+impl Inadmissible {
+    /// The answer. A change that somebody with a right token may not make has a record.
+    fn answer(
+        self,
+        route: &'static Route,
+        values: &[String],
+        from: SocketAddr,
+        shared: &Arc<Shared>,
+    ) -> Answer {
+        let (refusal, status, text) = match &self {
+            Self::Role(holder, needed) => {
+                let text =
+                    format!("the role {} has not this right, {} has", holder.role.word(), needed.word());
+                (Refusal::Role, StatusCode::FORBIDDEN, text)
+            }
+            Self::Token => {
+                let text = "a token is needed: Authorization: Bearer TOKEN".to_owned();
+                (Refusal::Token, StatusCode::UNAUTHORIZED, text)
+            }
+            Self::Guessing => {
+                let text = "too many wrong tokens have come from this address".to_owned();
+                (Refusal::Guessing, StatusCode::TOO_MANY_REQUESTS, text)
+            }
+        };
+        shared.counters.refused(refusal);
+        let answer = Answer::from(Failure(status, text));
+        match self {
+            Self::Role(holder, _) if route.method != "GET" => {
+                let sender = (Some(holder), from, String::new());
+                let asked = Asked::new((route, values.to_vec()), Vec::new(), Bytes::new(), sender);
+                Change::new(asked, Arc::clone(shared)).note(&answer);
+                answer
+            }
+            Self::Role(..) => answer,
+            Self::Token | Self::Guessing => answer.closing(),
+        }
+    }
+}
+
 /// The holder of the request's token, which must have the right to the route.
-fn admit(headers: &HeaderMap, route: &Route, peer: &Peer, shared: &Shared) -> Result<Option<Holder>, Answer> {
-    let holder = gate::token(headers).and_then(|token| shared.tokens.holder(token));
+fn admit(
+    headers: &HeaderMap,
+    route: &Route,
+    peer: &Peer,
+    shared: &Shared,
+) -> Result<Option<Holder>, Inadmissible> {
+    let token = gate::token(headers).filter(|token| !token.is_empty());
+    let holder = token.and_then(|token| shared.tokens.holder(token));
     if holder.is_some() {
         peer.visitor.is_known();
     }
     let Some(needed) = route.role else { return Ok(holder.cloned()) };
-    match holder {
-        Some(holder) if holder.role >= needed => Ok(Some(holder.clone())),
-        Some(Holder { role, .. }) => {
-            shared.counters.refused(Refusal::Role);
-            let text = format!("the role {} has not this right, {} has", role.word(), needed.word());
-            Err(Failure(StatusCode::FORBIDDEN, text).into())
-        }
-        None => {
-            let mut attempts = shared.attempts.lock().unwrap_or_else(PoisonError::into_inner);
-            if attempts.wrong(peer.from.ip(), Instant::now()) {
-                shared.counters.refused(Refusal::Guessing);
-                let text = "too many wrong tokens have come from this address".to_owned();
-                return Err(Answer::from(Failure(StatusCode::TOO_MANY_REQUESTS, text)).closing());
-            }
-            shared.counters.refused(Refusal::Token);
-            let text = "a token is needed: Authorization: Bearer TOKEN".to_owned();
-            Err(Answer::from(Failure(StatusCode::UNAUTHORIZED, text)).closing())
-        }
+    if let Some(holder) = holder {
+        let has_right = holder.role >= needed;
+        return if has_right {
+            Ok(Some(holder.clone()))
+        } else {
+            Err(Inadmissible::Role(holder.clone(), needed))
+        };
     }
+    let mut attempts = shared.attempts.lock().unwrap_or_else(PoisonError::into_inner);
+    let wrong = attempts.wrong(peer.from.ip(), Instant::now());
+    // One line for each address and while: a guesser does not fill the log.
+    if wrong == Some(1) && token.is_some() {
+        tracing::warn!(from = %peer.from, "a request to the admin server has a wrong token");
+    }
+    Err(if wrong.is_some() { Inadmissible::Token } else { Inadmissible::Guessing })
 }
 
 /// Reads the body of a request. One that the route does not want must be empty.

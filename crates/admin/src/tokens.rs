@@ -58,7 +58,7 @@ impl Role {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Holder {
     pub(crate) role: Role,
-    /// The name behind the token in its file. For a token without a name: the first digits of its SHA-256.
+    /// The name behind the token in its file, or the place of the token.
     pub(crate) name: Arc<str>,
 }
 
@@ -72,21 +72,20 @@ impl Tokens {
     /// # Errors
     /// The token is too short or too long, or has characters that a header cannot have. The name is too long, or has control
     /// characters.
-    pub fn add(&mut self, token: &str, name: Option<&str>, role: Role) -> Result<(), &'static str> {
+    pub fn add(&mut self, token: &str, name: &str, role: Role) -> Result<(), &'static str> {
         if !(TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&token.len()) {
             return Err("a token has 16 to 512 characters");
         }
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("a token has no blanks, and ASCII characters only");
         }
-        if name.is_some_and(|name| name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control)) {
+        if name.len() > NAME_BYTES_MAX || name.chars().any(is_harmful) {
             return Err("the name behind a token has at most 64 bytes, and no control characters");
         }
         let hash = hash(token);
-        let name = name.map_or_else(|| format!("token {}", HEXLOWER.encode(&hash[..4])).into(), Arc::from);
         let is_known = self.0.get(&hash).is_some_and(|known| known.role >= role);
         if !is_known {
-            self.0.insert(hash, Holder { role, name });
+            self.0.insert(hash, Holder { role, name: name.into() });
         }
         Ok(())
     }
@@ -109,9 +108,9 @@ impl Tokens {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let (token, name) = line
-                .split_once(char::is_whitespace)
-                .map_or((line, None), |(token, name)| (token, Some(name.trim())));
+            let place = format!("{} token in line {number}", role.word());
+            let (token, name) = line.split_once(char::is_whitespace).unwrap_or((line, &place));
+            let name = name.trim();
             self.add(token, name, role).map_err(|problem| explain(&format!("line {number}: {problem}")))?;
             count += 1;
         }
@@ -126,6 +125,11 @@ impl Tokens {
         // The table is looked up by the hash: the time of a comparison tells about the hash, which nobody can choose.
         self.0.get(&hash(token))
     }
+}
+
+/// Whether a character controls a terminal, or turns the direction of writing.
+fn is_harmful(character: char) -> bool {
+    character.is_control() || matches!(character, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
 fn hash(token: &str) -> [u8; 32] {
@@ -179,13 +183,13 @@ pub fn own(path: &Path) -> io::Result<String> {
 pub(crate) struct Attempts(HashMap<Origin, (Instant, u32)>);
 
 impl Attempts {
-    /// Notes a wrong token. Returns whether too many have come from the address.
-    pub(crate) fn wrong(&mut self, from: IpAddr, now: Instant) -> bool {
+    /// Notes a wrong token. Returns how many have come from the address in a while, or `None` if there are too many.
+    pub(crate) fn wrong(&mut self, from: IpAddr, now: Instant) -> Option<u32> {
         let from = Origin::from(from);
         if self.0.len() >= ADDRESSES_MAX && !self.0.contains_key(&from) {
             self.0.retain(|_, (begun, _)| now.duration_since(*begun) < WINDOW);
             if self.0.len() >= ADDRESSES_MAX {
-                return true;
+                return None;
             }
         }
         let (begun, count) = self.0.entry(from).or_insert((now, 0));
@@ -193,7 +197,7 @@ impl Attempts {
             (*begun, *count) = (now, 0);
         }
         *count = count.saturating_add(1);
-        *count > WRONG_MAX
+        Some(*count).filter(|count| *count <= WRONG_MAX)
     }
 }
 
@@ -207,15 +211,17 @@ mod tests {
     fn a_token_has_the_highest_of_its_roles() {
         let mut tokens = Tokens::default();
         for (name, role) in [("olga", Role::Operator), ("victor", Role::Viewer)] {
-            tokens.add("0123456789abcdef", Some(name), role).expect("it is long enough");
+            tokens.add("0123456789abcdef", name, role).expect("it is long enough");
         }
         let olga = Holder { role: Role::Operator, name: "olga".into() };
         assert_eq!(tokens.holder("0123456789abcdef"), Some(&olga));
         assert_eq!(tokens.holder("0123456789abcdeF"), None);
         assert_eq!(tokens.holder(&"x".repeat(1 << 20)), None);
-        assert!(tokens.add("short", None, Role::Viewer).is_err());
-        assert!(tokens.add("0123456789 abcdef", None, Role::Viewer).is_err());
-        assert!(tokens.add("0123456789abcdef", Some("a\u{1b}b"), Role::Viewer).is_err());
+        assert!(tokens.add("short", "x", Role::Viewer).is_err());
+        assert!(tokens.add("0123456789 abcdef", "x", Role::Viewer).is_err());
+        for name in ["a\u{1b}b", "a\u{202e}b", &"x".repeat(65)] {
+            assert!(tokens.add("0123456789abcdef", name, Role::Viewer).is_err(), "{name}");
+        }
     }
 
     #[test]
@@ -228,18 +234,17 @@ mod tests {
         fs::remove_file(&path).expect("it is ours");
         let name = |token| tokens.holder(token).map(|holder| holder.name.to_string());
         assert_eq!(name("0123456789abcdef").as_deref(), Some("Alice of the night shift"));
-        // printf fedcba9876543210 | sha256sum
-        assert_eq!(name("fedcba9876543210").as_deref(), Some("token 3465f6e6"));
+        assert_eq!(name("fedcba9876543210").as_deref(), Some("operator token in line 4"));
     }
 
     #[test]
     fn many_wrong_tokens_from_an_address_are_too_many_for_a_while() {
         let (mut attempts, now) = (Attempts::default(), Instant::now());
         let [one, other] = [1, 2].map(|last| IpAddr::V4(Ipv4Addr::new(127, 0, 0, last)));
-        let refused = (0..100).filter(|_| attempts.wrong(one, now)).count();
+        let refused = (0..100).filter(|_| attempts.wrong(one, now).is_none()).count();
         assert_eq!(refused, 80);
-        assert!(!attempts.wrong(other, now));
-        assert!(!attempts.wrong(one, now + WINDOW));
+        assert_eq!(attempts.wrong(other, now), Some(1));
+        assert_eq!(attempts.wrong(one, now + WINDOW), Some(1));
     }
 
     #[test]
@@ -247,7 +252,7 @@ mod tests {
         let (mut attempts, now) = (Attempts::default(), Instant::now());
         let hosts =
             (0..100).map(|host| IpAddr::V6(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host)));
-        assert_eq!(hosts.filter(|host| attempts.wrong(*host, now)).count(), 80);
+        assert_eq!(hosts.filter(|host| attempts.wrong(*host, now).is_none()).count(), 80);
     }
 
     #[test]

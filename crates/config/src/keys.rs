@@ -725,15 +725,17 @@ keys! {
     /// The HTTP server for operators: health, metrics, and the API. One thread serves it, beside those that carry messages.
     /// Without `address` there is no such server. docs/OPERATIONS.md shows its use.
     pub struct Admin = "[admin]", applies Restart, given() {
-        /// The host and port of the server, such as `127.0.0.1:9883`. On a loopback address, a token is made if no token file is
-        /// given. It is kept in `data_dir`, and without `data_dir` it is printed at each start. Another address needs
+        /// The host and port of the server, such as `127.0.0.1:9883`. On a loopback address, a token of an admin is made if no
+        /// `admin_token_file` is given. It is kept in `data_dir`, and without `data_dir` it is printed at each start. Another address needs
         /// `admin_token_file`, because other machines reach it. The server does not encrypt: leave that to a proxy on the same
         /// machine.
         address: Option<ListenAddress> { kind: OrOff<Address>, default: None }
         /// The file with the tokens of people and programs that may look at everything, one on a line. A token has at least 16
-        /// characters. A name may follow it, which each change in the log then has. Lines that begin with `#` are comments.
+        /// characters. The name of its holder may follow behind a blank: all who may look at the log can read the name. Lines that
+        /// begin with `#` are comments.
         viewer_token_file: Option<PathBuf> { kind: Absent<Path>, default: None }
-        /// The file with the tokens that may also publish, clear retained messages, and disconnect clients.
+        /// The file with the tokens that may also publish, clear retained messages, and disconnect clients. Each change in the log
+        /// has the name behind the token.
         operator_token_file: Option<PathBuf> { kind: Absent<Path>, default: None }
         /// The file with the tokens that may also end sessions and reload the configuration.
         admin_token_file: Option<PathBuf> { kind: Absent<Path>, default: None }
@@ -749,9 +751,10 @@ keys! {
         bans: u32 { kind: Count<u32>, default: 10_000, bounds: 0..=100_000 }
         /// The size of the last lines of the log that operators can read through the server. Older lines are only where `[log] to`
         /// writes them.
-        recent_log_bytes: u32 { kind: Size<u32>, default: 256 * KIB, bounds: 0..=64 * MIB }
-        /// The number of the last changes by operators that the server lists. The log has each change too.
-        recent_changes: u32 { kind: Count<u32>, default: 500, bounds: 0..=100_000 }
+        recent_log_bytes: u32 { kind: Size<u32>, default: 256 * KIB, bounds: 0..=16 * MIB }
+        /// The number of the last changes by operators that the server lists, with up to 4 KiB of memory for each. The log has each
+        /// change too.
+        recent_changes: u32 { kind: Count<u32>, default: 500, bounds: 0..=10_000 }
         /// The directory below which backups of the journal are made that operators order. Each gets a directory of its own. Without
         /// this key, the server makes no backups.
         backup_dir: Option<PathBuf> { kind: Absent<Path>, default: None }

@@ -60,7 +60,7 @@ pub use machine::Machine;
 pub use manual::{explain, help, markdown};
 pub use masked::hide_users;
 pub use otlp::Otlp;
-pub use reload::{Change, Changes};
+pub use reload::{Change, Changes, origins_after};
 pub use report::{Problem, Report};
 pub use rules::{RulesProblems, parse_rules};
 pub use schema::{Applies, Default, Key, Table};

@@ -1,5 +1,6 @@
 //! A configuration that takes the place of another one while the broker runs.
 
+use crate::Origin;
 use std::path::PathBuf;
 
 use crate::keys::{Global, Listener};
@@ -26,6 +27,19 @@ pub struct Changes {
     pub former: Vec<Option<usize>>,
     /// The places of the listeners that are gone, in the former configuration.
     pub removed: Vec<usize>,
+}
+
+/// The origins of the values in force after a reload: those of the new configuration, but for keys that need a restart.
+pub fn origins_after(
+    former: &[(String, Origin)],
+    new: &[(String, Origin)],
+    changes: &Changes,
+) -> Vec<(String, Origin)> {
+    let waits =
+        |key: &str| changes.keys.iter().any(|change| change.key == key && change.applies == Applies::Restart);
+    let in_force =
+        new.iter().filter(|(key, _)| !waits(key)).chain(former.iter().filter(|(key, _)| waits(key)));
+    in_force.cloned().collect()
 }
 
 impl Config {

@@ -57,7 +57,10 @@ impl Instruments for Panel {
         say("journal/bytes/written", status.bytes_written.to_string());
         say("journal/bytes/copied", status.copied_bytes.to_string());
         say("journal/bytes/pending", status.pending_bytes.to_string());
-        say("journal/bytes/live", status.live_bytes.to_string());
+        // Before the first report of the ledger, nobody knows.
+        if status.live_bytes != u64::MAX {
+            say("journal/bytes/live", status.live_bytes.to_string());
+        }
         say("journal/bytes/log", status.log_bytes.to_string());
         say("journal/bytes/limit", status.limit_bytes.to_string());
         say("journal/segments", status.segments.to_string());

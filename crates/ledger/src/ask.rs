@@ -116,8 +116,8 @@ pub enum Answer {
     Discard(Discarded),
     /// Some messages, and the cursor for the next ones. `None` behind the last one.
     Retained(Vec<Arc<Message>>, Option<Box<Cursor>>),
-    /// Some levels, and whether more follow.
-    Branches(Vec<Branch>, bool),
+    /// Some levels, and the level behind which the next answer begins. `None` behind the last level.
+    Branches(Vec<Branch>, Option<String>),
     /// The effect of [`Question::EndSession`].
     EndSession(Ended),
 }
@@ -197,8 +197,8 @@ impl Ledger {
             }
             Question::Branches { under, after } => {
                 let (under, after) = (under.as_deref(), after.as_deref());
-                let (found, has_more) = self.retained.branches(under, after, BRANCHES_PER_ANSWER, now);
-                Answer::Branches(found, has_more)
+                let (found, next) = self.retained.branches(under, after, BRANCHES_PER_ANSWER, now);
+                Answer::Branches(found, next)
             }
             Question::EndSession { client_id } => {
                 Answer::EndSession(self.end_by_operator(&client_id, now, to))

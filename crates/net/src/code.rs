@@ -1,8 +1,8 @@
 //! Code that only the start of the process needs.
 //!
 //! The kernel maps code in pieces of 64 KiB around each page that is used. After the start, most of what is mapped is code that ran
-//! once, such as the parser of the configuration, and its neighbours. Pages that are used again are mapped again, from the same
-//! memory of the kernel, without a read from disk.
+//! once, such as the parser of the configuration, and its neighbours. Pages that are used again are mapped again. They are
+//! usually still in the memory of the kernel, and are read from disk only if it was short.
 
 /// Gives back all mapped pages of this program's code. Pages that are used again cost a minor fault each.
 pub fn give_back_code() {
@@ -34,8 +34,9 @@ fn code_in(maps: &str, program: &str) -> Vec<(usize, usize)> {
 #[allow(unsafe_code, reason = "madvise(2) has no safe interface")]
 fn unmap(begin: usize, end: usize) {
     let address = std::ptr::with_exposed_provenance_mut(begin);
-    // SAFETY: the range is a private mapping of the program's file that is executable and was never written, so that each page
-    // has the contents of the file. A page that was given back is mapped from the file when it is used. The file cannot be
+    // SAFETY: the range is a private mapping of the program's file that is executable. Nothing in this process writes
+    // there, so that each page has the contents of the file; breakpoints of a debugger are lost. A page that was given back is
+    // mapped from the file when it is used. The file cannot be
     // written while the program runs (ETXTBSY).
     unsafe { libc::madvise(address, end - begin, libc::MADV_DONTNEED) };
 }

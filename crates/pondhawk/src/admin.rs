@@ -58,7 +58,8 @@ impl Prepared {
         for (path, role) in &files {
             tokens.add_file(path, *role)?;
         }
-        Ok(Some(Self { socket, tokens, needs_token: files.is_empty() }))
+        let needs_token = config.admin.admin_token_file.is_none();
+        Ok(Some(Self { socket, tokens, needs_token }))
     }
 
     /// Begins to serve. Also returns lines for the operator: the address, and where the token is.
@@ -110,7 +111,7 @@ impl Prepared {
                 (token, line)
             }
         };
-        self.tokens.add(&token, Some(OWN_TOKEN), Role::Admin).map_err(io::Error::other)?;
+        self.tokens.add(&token, OWN_TOKEN, Role::Admin).map_err(io::Error::other)?;
         Ok(line)
     }
 }
@@ -175,8 +176,8 @@ impl Control for MainThread {
         self.certificates.all()
     }
 
-    fn log_lines(&self, before: u64, count: usize, wants: &dyn Fn(&LogRecord) -> bool) -> Vec<LogRecord> {
-        self.recent.lines(before, count, wants)
+    fn log_lines(&self, before: u64, count: usize) -> Vec<Arc<LogRecord>> {
+        self.recent.lines(before, count)
     }
 
     fn log_level(&self) -> &'static str {

@@ -5,7 +5,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+
+use crate::otlp::Lines;
+use crate::recent::Recent;
 
 /// Maximum length of a text in a line, in characters. Clients choose some of them; the rest of a longer one is left out.
 pub(crate) const TEXT_CHARS_MAX: usize = 1_024;
@@ -59,5 +64,32 @@ impl Visit for LogLine {
 
     fn record_bool(&mut self, field: &Field, value: bool) {
         self.add(field, value.into());
+    }
+}
+
+/// A layer of the log that passes each line on to its readers. No thread of the broker waits for them.
+pub(crate) struct Copies {
+    collector: Option<Lines>,
+    recent: Option<Recent>,
+}
+
+impl Copies {
+    pub(crate) fn new(collector: Option<Lines>, recent: Option<Recent>) -> Self {
+        Self { collector, recent }
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Copies {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        match (&self.collector, &self.recent) {
+            (None, None) => {}
+            (Some(collector), None) => collector.add(LogLine::of(event)),
+            (None, Some(recent)) => recent.add(LogLine::of(event)),
+            (Some(collector), Some(recent)) => {
+                let line = LogLine::of(event);
+                collector.add(line.clone());
+                recent.add(line);
+            }
+        }
     }
 }

@@ -10,9 +10,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::otlp::Lines;
+use crate::log_line::Copies;
 use crate::privileges::Successor;
-use crate::recent::Recent;
 use crate::sinks::{Reopen, Sinks};
 
 /// Maximum number of lines that wait for standard error. Further lines are dropped. The limit is a few megabytes.
@@ -84,20 +83,16 @@ fn filter(level: LogLevel) -> LevelFilter {
 /// Starts the log with the level, format and places of the configuration.
 ///
 /// A separate thread writes the lines, so that a slow or stuck reader blocks no other thread. Dropped lines are
-/// counted, and the count is logged when lines are accepted again. `collector` and `recent` get all lines too. Files that are
+/// counted, and the count is logged when lines are accepted again. The readers of `copies` get all lines too. Files that are
 /// made belong to the user that the broker will be.
-pub(crate) fn start(
-    log: &Log,
-    successor: Option<&Successor>,
-    (collector, recent): (Option<Lines>, Option<Recent>),
-) -> Logging {
+pub(crate) fn start(log: &Log, successor: Option<&Successor>, copies: Copies) -> Logging {
     let (sinks, failures) = Sinks::open(&log.to, successor);
     let (reopen, has_colour) = (sinks.reopen(), sinks.is_stderr_alone() && crate::has_colour());
     let (lines, guard) = queue(sinks, |lost| {
         tracing::warn!(lost, "lines of the log were left out since the start: nobody took them in time");
     });
     let (filter, handle) = reload::Layer::new(filter(log.level));
-    let subscriber = tracing_subscriber::registry().with(filter).with(collector).with(recent);
+    let subscriber = tracing_subscriber::registry().with(filter).with(copies);
     let layer = tracing_subscriber::fmt::layer().with_writer(lines).with_target(false);
     match log.format {
         LogFormat::Text => subscriber.with(layer.with_ansi(has_colour)).init(),

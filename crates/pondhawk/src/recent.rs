@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use admin::LogRecord;
 use serde_json::Value;
-use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::Layer;
-use tracing_subscriber::layer::Context;
+use tracing::Level;
 
 use crate::log_line::LogLine;
 
@@ -17,7 +15,7 @@ pub(crate) struct Recent(Arc<Mutex<Ring>>);
 
 #[derive(Default)]
 struct Ring {
-    lines: VecDeque<LogRecord>,
+    lines: VecDeque<Arc<LogRecord>>,
     bytes: usize,
     bytes_max: usize,
     /// Number of the next line.
@@ -30,19 +28,15 @@ impl Recent {
         Self(Arc::new(Mutex::new(Ring { bytes_max, ..Ring::default() })))
     }
 
-    /// At most `count` lines that `wants` accepts, newest first, of those with a number below `before`.
-    pub(crate) fn lines(
-        &self,
-        before: u64,
-        count: usize,
-        wants: &dyn Fn(&LogRecord) -> bool,
-    ) -> Vec<LogRecord> {
+    /// At most `count` lines, newest first, of those with a number below `before`. The lock is held for a search and `count` steps.
+    pub(crate) fn lines(&self, before: u64, count: usize) -> Vec<Arc<LogRecord>> {
         let ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let older = ring.lines.iter().rev().filter(|line| line.number < before);
-        older.filter(|line| wants(line)).take(count).cloned().collect()
+        let end = ring.lines.partition_point(|line| line.number < before);
+        ring.lines.range(..end).rev().take(count).cloned().collect()
     }
 
-    fn add(&self, line: LogLine) {
+    /// Adds a line. The oldest ones give way.
+    pub(crate) fn add(&self, line: LogLine) {
         let mut ring = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let number = ring.next;
         ring.next += 1;
@@ -50,17 +44,11 @@ impl Recent {
         let unix_ms = u64::try_from(line.unix_ns / 1_000_000).unwrap_or(u64::MAX);
         let record = LogRecord { number, unix_ms, level, message: line.message, fields: line.fields };
         ring.bytes += cost(&record);
-        ring.lines.push_back(record);
+        ring.lines.push_back(Arc::new(record));
         while ring.bytes > ring.bytes_max {
             let Some(oldest) = ring.lines.pop_front() else { break };
             ring.bytes -= cost(&oldest);
         }
-    }
-}
-
-impl<S: Subscriber> Layer<S> for Recent {
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        self.add(LogLine::of(event));
     }
 }
 
@@ -85,39 +73,38 @@ fn cost(record: &LogRecord) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use tracing_subscriber::layer::SubscriberExt as _;
+    use serde_json::json;
 
     use super::*;
+
+    fn line(level: Level, message: &str, number: u64) -> LogLine {
+        let fields = [("number".to_owned(), json!(number))].into_iter().collect();
+        LogLine { unix_ns: 1_500_000, level, message: message.to_owned(), fields }
+    }
 
     #[test]
     fn the_newest_lines_come_first_and_the_oldest_give_way() {
         let recent = Recent::new(4_096);
-        let subscriber = tracing_subscriber::registry().with(recent.clone());
-        tracing::subscriber::with_default(subscriber, || {
-            tracing::warn!(client_id = "frog", "a full queue");
-            (0..100).for_each(|number: u64| tracing::info!(number, "a line"));
-        });
-        let found = recent.lines(u64::MAX, 2, &|_| true);
-        assert_eq!(found.iter().map(|line| line.number).collect::<Vec<_>>(), [100, 99]);
+        recent.add(line(Level::WARN, "a full queue", 0));
+        (0..100).for_each(|number| recent.add(line(Level::INFO, "a line", number)));
+        let numbers = |found: Vec<Arc<LogRecord>>| found.iter().map(|line| line.number).collect::<Vec<_>>();
+        let first = recent.lines(u64::MAX, 2);
         assert_eq!(
-            (found[0].level, &*found[0].message, &found[0].fields["number"]),
-            ("info", "a line", &99.into())
+            (first[0].level, &*first[0].message, &first[0].fields["number"]),
+            ("info", "a line", &json!(99))
         );
-        let older = recent.lines(99, 1, &|line| line.fields["number"] == 90);
-        assert_eq!(older.iter().map(|line| line.number).collect::<Vec<_>>(), [91]);
+        assert_eq!((numbers(first), numbers(recent.lines(99, 3))), (vec![100, 99], vec![98, 97, 96]));
         // Without room for all, the oldest lines are gone, and the bytes of the rest are bounded.
-        assert!(recent.lines(u64::MAX, 1_000, &|line| line.level == "warn").is_empty());
+        let all = recent.lines(u64::MAX, 1_000);
+        assert!(all.len() > 5 && all.iter().all(|line| line.level == "info"));
         let ring = recent.0.lock().expect("nobody panics");
-        assert!(ring.bytes <= 4_096 && ring.bytes == ring.lines.iter().map(cost).sum::<usize>());
+        assert!(ring.bytes <= 4_096 && ring.bytes == ring.lines.iter().map(|line| cost(line)).sum::<usize>());
     }
 
     #[test]
     fn a_line_larger_than_the_room_is_not_kept() {
         let recent = Recent::new(1_024);
-        let subscriber = tracing_subscriber::registry().with(recent.clone());
-        tracing::subscriber::with_default(subscriber, || {
-            tracing::info!(topic = "ä".repeat(5_000), "a long topic");
-        });
-        assert!(recent.lines(u64::MAX, 10, &|_| true).is_empty());
+        recent.add(line(Level::INFO, &"x".repeat(1_024), 0));
+        assert!(recent.lines(u64::MAX, 10).is_empty());
     }
 }

@@ -105,16 +105,18 @@ impl Reload {
         let outcome = match self.path.clone() {
             Some(path) => {
                 let read = self.read(&path);
-                if cause == Cause::Changed && self.known.has(read.contents, read.with_named) {
-                    return self.note(read.stamps);
+                if cause == Cause::Changed {
+                    if self.known.has(read.contents, read.with_named) {
+                        return self.note(read.stamps);
+                    }
+                    self.outcomes.begin(|| ());
                 }
-                self.take(read, |loaded| {
-                    let changes = running.reload(&loaded.config, server)?;
-                    running.use_origins(loaded);
-                    Ok(changes)
-                })
+                self.take(read, |loaded| running.reload(&loaded.config, &loaded.origins, server))
             }
-            None => running.reload(&running.config.clone(), server).map_err(|error| error.to_string()),
+            None => {
+                let (config, origins) = (running.config.clone(), running.origins().to_vec());
+                running.reload(&config, &origins, server).map_err(|error| error.to_string())
+            }
         };
         log.change(&running.config.log);
         self.outcomes.end(outcome.as_ref().map_err(String::as_str));

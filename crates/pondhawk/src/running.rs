@@ -160,10 +160,9 @@ impl Running {
         *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(in_force);
     }
 
-    /// Notes the origins of the values that a reload has brought.
-    pub(crate) fn use_origins(&mut self, loaded: &Loaded) {
-        self.origins.clone_from(&loaded.origins);
-        self.note();
+    /// The origin of each value that is no default, by the names of keys.
+    pub(crate) fn origins(&self) -> &[(String, Origin)] {
+        &self.origins
     }
 
     /// The values for `$SYS`.
@@ -181,9 +180,15 @@ impl Running {
     ///
     /// # Errors
     /// A file cannot be read or has a mistake, or an address cannot be listened on. Nothing has changed then.
-    pub(crate) fn reload(&mut self, new: &Config, server: &Server) -> io::Result<Changes> {
+    pub(crate) fn reload(
+        &mut self,
+        new: &Config,
+        origins: &[(String, Origin)],
+        server: &Server,
+    ) -> io::Result<Changes> {
         self.forget_sockets(server);
         let prepared = self.prepare(new, server)?;
+        self.origins = config::origins_after(&self.origins, origins, &prepared.changes);
         Ok(self.commit(prepared, server))
     }
 

@@ -19,6 +19,7 @@ use signal_hook::iterator::Signals;
 use crate::admin::MainThread;
 use crate::control::Controls;
 use crate::file::Loaded;
+use crate::log_line::Copies;
 use crate::logging::Logging;
 use crate::passed::Passed;
 use crate::privileges::Successor;
@@ -116,7 +117,7 @@ fn start_log(
     let (otlp, lines) = otlp::Prepared::new(&config.otlp)?.unzip();
     let recent = Recent::new(config.admin.recent_log_bytes as usize);
     let kept = config.admin.address.as_ref().map(|_| recent.clone());
-    Ok((logging::start(&config.log, successor, (lines.flatten(), kept)), otlp, recent))
+    Ok((logging::start(&config.log, successor, Copies::new(lines.flatten(), kept)), otlp, recent))
 }
 
 /// Gives up the rights of the superuser, after a last use of them for the data directory. Names the files that cannot be read

@@ -116,12 +116,17 @@ try {
   await look("gone", "#/client/nobody", "there is no client nobody");
   await page.send("Emulation.setEmulatedMedia", { features: [{ name: "prefers-color-scheme", value: "dark" }] });
   await look("dark", "#/", "Everything is fine");
+  // Whoever presses twice has one client, and the next person in this tab has none.
+  await look("try-again", "#/try", "the token of operators gives it no rights");
+  await evaluate(`document.querySelector("main form").requestSubmit(); document.querySelector("main form").requestSubmit()`);
+  await look("try-twice", "#/try", "Connected to ws://");
   for (const [name, of, missing] of [["operator", operator, "Draining the broker needs the role admin. Yours is operator."], ["viewer", viewer, "Draining the broker needs the role admin. Yours is viewer."]]) {
     await evaluate(`document.getElementById("leave").click()`);
     await look(`${name}-login`, "#/", "A token is needed");
     await evaluate(`document.querySelector("input[name=token]").value = ${JSON.stringify(of)}; document.querySelector("main form button").click()`);
     await look(`${name}`, "#/", `Your role: ${name}`);
     await look(`${name}-listeners`, "#/listeners", missing);
+    await look(`${name}-try`, "#/try", "the token of operators gives it no rights");
     await look(`${name}-trace`, "#/trace", "needs the role admin");
     await look(`${name}-client`, "#/client/frog%2F1", "pond/#");
     const off = await evaluate(`[...document.querySelectorAll("main button")].filter((one) => one.disabled).map((one) => one.textContent).join()`);

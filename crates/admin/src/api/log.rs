@@ -12,6 +12,10 @@ use crate::server::Shared;
 /// The levels that a request may choose. The lines about changes by operators are warnings, so that none of these hides them.
 pub const LOG_LEVELS: [&str; 4] = ["warn", "info", "debug", "trace"];
 
+/// Lines that are taken out of the ring at a time.
+const LINES_PER_PIECE: usize = 256;
+/// Maximum number of pieces that a request looks at.
+const PIECES_MAX: usize = 64;
 /// All levels of lines, the most important first.
 pub const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
@@ -30,15 +34,32 @@ pub(crate) fn set_level(asked: &Asked, shared: &Shared) -> Result<Answer, Failur
 }
 
 /// The last lines of the log, newest first.
-pub(crate) fn lines(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
-    let (limit, before) = (limit(asked)?, number_cursor(asked)?);
+///
+/// A request looks at a bounded number of lines, and lets other requests through between them. Its answer may have fewer lines
+/// than the limit, and a cursor.
+pub(crate) async fn lines(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+    let (limit, mut before) = (limit(asked)?, number_cursor(asked)?);
     let least = word(asked, "level", &LEVELS)?.map_or(LEVELS.len() - 1, place);
     let text = asked.parameter("match").unwrap_or_default().to_lowercase();
     let wants = |line: &LogRecord| place(line.level) <= least && has_text(line, &text);
-    let lines = shared.control.log_lines(before, limit, &wants);
-    let cursor = lines.last().filter(|_| lines.len() == limit).map(|line| line.number.to_string());
-    let lines: Vec<Value> = lines.iter().map(describe).collect();
-    Ok(Answer::json(&json!({ "lines": lines, "cursor": cursor })))
+    let (mut items, mut has_more) = (Vec::new(), true);
+    for _ in 0..PIECES_MAX {
+        let piece = shared.control.log_lines(before, LINES_PER_PIECE);
+        has_more = piece.len() == LINES_PER_PIECE;
+        for line in piece {
+            if items.len() == limit {
+                has_more = true;
+                break;
+            }
+            before = line.number;
+            items.extend(wants(&line).then(|| describe(&line)));
+        }
+        if !has_more || items.len() == limit {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    Ok(Answer::json(&json!({ "lines": items, "cursor": has_more.then(|| before.to_string()) })))
 }
 
 /// The place of a level among all, the most important first.

@@ -43,7 +43,7 @@ const QUESTIONS_MAX: usize = 64;
 /// Carries out a request that has the right to its route.
 pub(crate) async fn carry_out(asked: &Asked, shared: &Arc<Shared>) -> Result<Answer, Failure> {
     match asked.route.action {
-        Action::Page => Ok(page::page(&asked.host)),
+        Action::Page => Ok(page::page(&asked.host, &shared.control.in_force().listeners)),
         Action::Script => Ok(page::script()),
         Action::View => page::view(&asked.values[0]),
         Action::Style => Ok(page::style()),
@@ -92,7 +92,7 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Arc<Shared>) -> Result<Ans
         }
         Action::ShowBackup => Ok(backup::show(shared)),
         Action::Backup => backup::begin(asked, shared),
-        Action::Log => log::lines(asked, shared),
+        Action::Log => log::lines(asked, shared).await,
         Action::Audit => log::changes(asked, shared),
         Action::LogLevel => Ok(log::level(shared)),
         Action::SetLogLevel => log::set_level(asked, shared),

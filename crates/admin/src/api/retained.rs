@@ -132,19 +132,23 @@ pub(crate) async fn topics(asked: &Asked, shared: &Shared) -> Result<Answer, Fai
     let limit = limit(asked)?;
     let under = asked.parameter("under");
     let mut after: Option<Box<str>> = asked.parameter("cursor").map(Box::from);
-    let (mut items, mut has_more) = (Vec::new(), true);
-    while has_more && items.len() < limit {
-        let question = ledger::Question::Branches { under: under.map(Box::from), after: after.clone() };
-        let OperatorAnswer::Branches(found, more) = asking::ledger(&shared.operator, question).await? else {
+    let mut items = Vec::new();
+    for _ in 0..QUESTIONS_MAX {
+        let question = ledger::Question::Branches { under: under.map(Box::from), after: after.take() };
+        let OperatorAnswer::Branches(found, next) = asking::ledger(&shared.operator, question).await? else {
             unreachable!("it answers its question")
         };
-        has_more = more || found.len() > limit - items.len();
         let room = limit - items.len();
         items.extend(found.iter().take(room).map(|branch| describe_branch(under, branch)));
-        after = found.get(room.min(found.len()).wrapping_sub(1)).map(|last| last.name.as_str().into());
+        after = match found.get(room) {
+            Some(_) => found.get(room - 1).map(|last| last.name.as_str().into()),
+            None => next.map(Box::from),
+        };
+        if after.is_none() || items.len() == limit {
+            break;
+        }
     }
-    let cursor = after.filter(|_| has_more);
-    Ok(Answer::json(&json!({ "topics": items, "cursor": cursor })))
+    Ok(Answer::json(&json!({ "topics": items, "cursor": after })))
 }
 
 fn describe_branch(under: Option<&str>, branch: &Branch) -> Value {

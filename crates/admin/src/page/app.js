@@ -10,8 +10,8 @@ import { explain } from "./views/explain.js";
 import { forgetRates, overview } from "./views/overview.js";
 import { group, groups } from "./views/groups.js";
 import { publish, retained, subscribers, topics } from "./views/messages.js";
-import { trace, watchTrace } from "./views/trace.js";
-import { trial } from "./views/try.js";
+import { forgetLines, trace, watchTrace } from "./views/trace.js";
+import { forget as forgetClient, trial } from "./views/try.js";
 
 const INTERVAL_MS = 5000;
 const content = document.getElementById("content");
@@ -26,11 +26,20 @@ let known = null;
 // Asks for the role of the token, once for each token.
 async function learn() {
   const token = sessionStorage.getItem("token");
-  if (known === token && token) return;
+  if (!token) throw new Refused(401, "");
+  if (known === token) return;
   const status = await call("/api/v1/status");
   known = token;
   learnRole(status.role);
   document.getElementById("role").textContent = `Role: ${status.role}`;
+}
+
+// Forgets all that the holder of the former token has seen.
+function forgetEverything() {
+  known = null;
+  forgetRates();
+  forgetLines();
+  forgetClient();
 }
 
 function login(text) {
@@ -45,7 +54,7 @@ function login(text) {
 
 function explainError(error) {
   if (error.status === 401 || error.status === 429) {
-    known = null;
+    forgetEverything();
     return login(sessionStorage.getItem("token") ? `The token is not right: ${error.message}.` : "Only operators may look at the broker.");
   }
   const title = error instanceof Refused ? "Refused" : "The broker does not answer";
@@ -72,12 +81,13 @@ async function show(is_new) {
   const [name, ...rest] = path.split("/").map(decodeURIComponent);
   markMenu(name);
   const view = VIEWS[name] ?? overview;
-  let parts;
+  let parts, is_shown = true;
   try {
     await learn();
     parts = await view(rest, new URLSearchParams(search));
   } catch (error) {
     parts = explainError(error);
+    is_shown = false;
   }
   if (!isCurrent(mine)) return;
   const has_token = known !== null && sessionStorage.getItem("token");
@@ -87,12 +97,13 @@ async function show(is_new) {
   document.title = `${content.querySelector("h1")?.textContent ?? "Pondhawk"} – Pondhawk`;
   if (is_new) { content.focus({ preventScroll: true }); scrollTo(0, 0); }
   if (document.getElementById("trace-lines")?.dataset.runs) watchTrace(mine);
-  if (LIVE.includes(view)) later(refresh, INTERVAL_MS);
+  // A page that asks for a token asks the broker for nothing.
+  if (LIVE.includes(view) && (is_shown || known !== null)) later(refresh, INTERVAL_MS);
 }
 
 whenChanged(() => show(false));
 addEventListener("hashchange", () => { say(""); show(true); });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) show(false); });
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); content.focus(); });
-document.getElementById("leave").addEventListener("click", () => { sessionStorage.removeItem("token"); known = null; forgetRates(); show(true); });
+document.getElementById("leave").addEventListener("click", () => { sessionStorage.removeItem("token"); forgetEverything(); show(true); });
 show(true);

@@ -68,7 +68,7 @@ pub(crate) const ALERTS: &[Alert] = &[
     ),
     critical(
         "PondhawkNotReady",
-        "1m",
+        "3m",
         "pondhawk_ready == 0",
         (
             "Clients are not served",
@@ -112,8 +112,9 @@ pub(crate) const ALERTS: &[Alert] = &[
         "pondhawk_journal_live_bytes / pondhawk_journal_limit_bytes > 0.3",
         (
             "Records that are still needed take more than 30 % of the space of the journal",
-            "The journal needs free space to clean its segments: from 40 % on, it may refuse new messages. `pondhawk ctl clients --disconnected` lists \
-             sessions whose messages wait, and `pondhawk ctl counters journal` shows the space.",
+            "The journal needs free space to clean its segments. From five eighths on, new messages are refused, and in a \
+             journal of few segments earlier. `pondhawk ctl clients --disconnected` lists sessions whose messages wait, and \
+             `pondhawk ctl counters journal` shows the space.",
         ),
     ),
     warning(
@@ -152,8 +153,8 @@ pub(crate) const ALERTS: &[Alert] = &[
         r#"sum by (job, instance, outcome) (rate(pondhawk_queue_finished_total{outcome=~"dropped_oldest|dropped_newest"}[5m])) > 0"#,
         (
             "A full queue drops messages",
-            "A client with a lasting session is away for too long, or is too slow. The log names it in a line with \
-             `a full queue`. `pondhawk ctl clients --disconnected` lists the candidates with their queues.",
+            "A client with a lasting session is away for too long, or is too slow. `pondhawk ctl clients \
+             --disconnected` and `pondhawk ctl clients --state full` list the candidates with their queues.",
         ),
     ),
     warning(
@@ -210,7 +211,7 @@ pub(crate) const ALERTS: &[Alert] = &[
     warning(
         "PondhawkWrongPasswords",
         "0s",
-        r#"sum by (job, instance) (rate(pondhawk_connects_refused_by_reason_total{reason=~"password|guessing|authentication|token_.*"}[5m])) > 1"#,
+        r#"sum by (job, instance) (rate(pondhawk_connects_refused_by_reason_total{reason=~"password|guessing|authentication|token_(algorithm|claims|expired|key|malformed|signature|user)"}[5m])) > 1"#,
         (
             "More than one login fails in each second",
             "Somebody guesses passwords, or many devices have an old one. `pondhawk ctl busiest refusals` lists the \
@@ -223,18 +224,18 @@ pub(crate) const ALERTS: &[Alert] = &[
         r#"sum by (job, instance, reason) (rate(pondhawk_connects_refused_by_reason_total{reason=~"unreachable|verify_busy|token_no_keys"}[5m])) > 0"#,
         (
             "Clients are refused, because nobody could check their passwords or tokens",
-            "The service of `[http_auth]` or `[ldap]` does not answer, keys for tokens are missing, or there are too many checks at once. \
-             `pondhawk ctl counters refused` shows which, and the log has the error of the service.",
+            "The service of `[http_auth]` or `[ldap]` does not answer, keys for tokens are missing, or there are \
+             too many checks at once. `pondhawk ctl counters refused` shows which, and the log has the error of the service.",
         ),
     ),
     warning(
         "PondhawkAdminGuessing",
         "0s",
-        r#"sum by (job, instance) (rate(pondhawk_admin_refused_total{reason=~"token|guessing|host"}[5m])) > 0.2"#,
+        r#"sum by (job, instance) (rate(pondhawk_admin_refused_total{reason=~"token|guessing"}[5m])) > 0.2"#,
         (
             "The admin server gets requests with wrong tokens",
-            "A program has an old token, or somebody tries to guess one. The log has the addresses, and \
-             `pondhawk ctl counters admin` counts the requests.",
+            "A program has an old token, or somebody tries to guess one. The log has the addresses in lines with \
+             `wrong token`, and `pondhawk ctl counters admin` counts the requests.",
         ),
     ),
     warning(
@@ -243,7 +244,8 @@ pub(crate) const ALERTS: &[Alert] = &[
         "pondhawk_certificate_left_seconds < 7 * 86400",
         (
             "A certificate of a listener expires within seven days, or has expired",
-            "Renew the file, and the broker reads it again by itself. `pondhawk certs show` lists the files with their ends.",
+            "Renew the file, and the broker reads it again by itself. `pondhawk ctl certificates` lists the files with \
+             their ends.",
         ),
     ),
     warning(
@@ -258,19 +260,19 @@ pub(crate) const ALERTS: &[Alert] = &[
     warning(
         "PondhawkFileRefused",
         "0s",
-        "sum by (job, instance, of) (increase(pondhawk_files_refused_total[5m])) > 0",
+        "sum by (job, instance, of) (increase(pondhawk_files_refused_total[1h])) > 0",
         (
-            "A changed file has a mistake, and what it should change is not in force",
+            "A changed file had a mistake in the last hour, and was refused",
             "The log has the mistake with its line. `pondhawk check FILE` shows mistakes of the configuration FILE and of the \
              files that it names.",
         ),
     ),
     warning(
         "PondhawkTakeovers",
-        "5m",
-        r#"rate(pondhawk_connections_ended_total{reason="taken_over"}[5m]) > 1"#,
+        "10m",
+        r#"rate(pondhawk_connections_ended_total{reason="taken_over"}[5m]) > 0.1"#,
         (
-            "Clients take the connections of others with the same client identifier",
+            "Clients end the connections of others with the same client identifier",
             "Two devices probably have one identifier, and disconnect each other without end. \
              `pondhawk ctl busiest connects` shows the identifier at its top.",
         ),

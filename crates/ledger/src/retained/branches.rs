@@ -20,7 +20,8 @@ pub struct Branch {
 
 impl Retained {
     /// The levels that follow the levels `under`, or the first levels of all topics, in the order of their bytes. Begins behind the
-    /// level `after`. Returns at most `count`, and whether more follow. The cost is up to three look-ups for each.
+    /// level `after`, and looks at most at `count` levels. Returns also the level behind which the next answer begins, if more
+    /// follow. The cost is up to three look-ups for each level. A level whose only message has expired is left out.
     #[must_use]
     pub fn branches(
         &self,
@@ -28,26 +29,25 @@ impl Retained {
         after: Option<&str>,
         count: usize,
         now: Now,
-    ) -> (Vec<Branch>, bool) {
+    ) -> (Vec<Branch>, Option<String>) {
         let prefix: Box<[u8]> = under.map_or_else(Box::default, |under| successor(&key_of_text(under)));
         let of = |name: &[u8]| -> Box<[u8]> { [&*prefix, name].concat().into() };
         let mut from = after.map_or_else(|| prefix.clone(), |after| behind(&of(after.as_bytes())));
-        let mut found = Vec::new();
-        while let Some(name) = self.next_level(&prefix, &from) {
-            if found.len() == count {
-                return (found, true);
-            }
+        let (mut found, mut last) = (Vec::new(), None);
+        for _ in 0..count {
+            let Some(name) = self.next_level(&prefix, &from) else { return (found, None) };
             let key = of(name.as_bytes());
             let value = self.values.get(&key).filter(|value| !value.message.is_expired(now));
             let below = successor(&key);
-            found.push(Branch {
-                message: value.map(|value| Arc::clone(&value.message)),
-                has_more_levels: self.first_from(&below).is_some_and(|next| next.starts_with(&below)),
-                name,
-            });
+            let message = value.map(|value| Arc::clone(&value.message));
+            let has_more_levels = self.first_from(&below).is_some_and(|next| next.starts_with(&below));
+            last = Some(name.clone());
+            if message.is_some() || has_more_levels {
+                found.push(Branch { name, message, has_more_levels });
+            }
             from = behind(&key);
         }
-        (found, false)
+        (found, last.filter(|_| self.next_level(&prefix, &from).is_some()))
     }
 
     fn first_from(&self, from: &[u8]) -> Option<&[u8]> {

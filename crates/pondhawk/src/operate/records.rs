@@ -25,7 +25,11 @@ pub(super) fn audit(changes: &[Value]) -> String {
         };
         let (who, role) = (text(&change["who"]), text(&change["role"]));
         let head = format!("{} {who} ({role}) from {}:", time(change), text(&change["from"]));
-        let outcome = if change["status"] == 200 { String::new() } else { part("refused: ", "status") };
+        let outcome = match change["status"].as_u64() {
+            Some(200..=299) => String::new(),
+            Some(400..=499) => part("refused: ", "status"),
+            _ => part("failed: ", "status"),
+        };
         let parts = [
             part("", "action"),
             part("", "on"),

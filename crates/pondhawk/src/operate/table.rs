@@ -148,8 +148,10 @@ fn cell(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(items) if items.is_empty() => "none".to_owned(),
         Value::Array(items) => items.iter().map(cell).collect::<Vec<_>>().join("; "),
-        // A message.
-        Value::Object(fields) => cell(&fields.get("payload").cloned().unwrap_or_default()),
+        Value::Object(fields) if fields.contains_key("payload") => {
+            let encoding = if value["encoding"] == "base64" { " (base64)" } else { "" };
+            on_terminal(&format!("{}{encoding}", value["payload"].as_str().unwrap_or_default()))
+        }
         other => other.to_string(),
     };
     on_terminal(&text)

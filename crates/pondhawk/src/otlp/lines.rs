@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use serde_json::{Value, json};
-use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::Layer;
-use tracing_subscriber::layer::Context;
+use tracing::Level;
 
 use super::Counts;
 use crate::log_line::LogLine;
@@ -26,9 +24,10 @@ pub(super) fn queue(counts: Arc<Counts>) -> (Lines, Receiver<LogLine>) {
     (Lines { lines, counts }, waiting)
 }
 
-impl<S: Subscriber> Layer<S> for Lines {
-    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-        if self.lines.try_send(LogLine::of(event)).is_err() {
+impl Lines {
+    /// Adds a line, if there is room.
+    pub(crate) fn add(&self, line: LogLine) {
+        if self.lines.try_send(line).is_err() {
             self.counts.drop_lines(1);
         }
     }
@@ -71,12 +70,12 @@ mod tests {
     use tracing_subscriber::layer::SubscriberExt as _;
 
     use super::*;
-    use crate::log_line::TEXT_CHARS_MAX;
+    use crate::log_line::{Copies, TEXT_CHARS_MAX};
 
     #[test]
     fn a_line_has_its_level_its_text_and_its_fields() {
         let (lines, waiting) = queue(Arc::default());
-        let subscriber = tracing_subscriber::registry().with(lines);
+        let subscriber = tracing_subscriber::registry().with(Copies::new(Some(lines), None));
         tracing::subscriber::with_default(subscriber, || {
             tracing::warn!(client_id = %"frog", messages = 3_u64, audit = true, "a full queue");
             tracing::info!(topic = "ä".repeat(5_000), "a long topic");
@@ -99,7 +98,7 @@ mod tests {
     fn lines_without_room_are_counted() {
         let counts = Arc::new(Counts::default());
         let (lines, waiting) = queue(Arc::clone(&counts));
-        let subscriber = tracing_subscriber::registry().with(lines);
+        let subscriber = tracing_subscriber::registry().with(Copies::new(Some(lines), None));
         tracing::subscriber::with_default(subscriber, || {
             (0..WAITING_MAX + 5).for_each(|_| tracing::info!("a line"));
         });

@@ -29,8 +29,8 @@ const WARNINGS: [(&str, bool, &str); 8] = [
     ("slow/subscribers", true, "a subscriber reads too slowly: pondhawk ctl clients"),
     ("denied/publish", true, "clients publish to topics that the rules forbid: see the log"),
     ("journal/damaged", false, "damage was found in the journal: pondhawk journal check"),
-    ("certificates/expired", false, "a certificate has expired: pondhawk certs show"),
-    ("certificates/expire_in_1_day", false, "a certificate expires within a day: pondhawk certs show"),
+    ("certificates/expired", false, "a certificate has expired: pondhawk ctl certificates"),
+    ("certificates/expire_in_1_day", false, "a certificate expires within a day: pondhawk ctl certificates"),
     ("retained messages/bytes_over_limit", false, "more is retained than limits.retained_bytes allows"),
 ];
 

@@ -32,7 +32,7 @@ export async function audit(_, query) {
       ["Time (UTC)", (one) => time(one.unix_ms)],
       ["Who", (one) => `${one.who} (${one.role}), ${one.from}`, "long"],
       ["Change", (one) => `${one.action.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase()} ${one.on ?? ""}`, "long"],
-      ["Outcome", (one) => (one.status === 200 ? "done" : `refused (${one.status})`)],
+      ["Outcome", (one) => (one.status < 300 ? "done" : one.status < 500 ? `refused (${one.status})` : `failed (${one.status})`)],
       ["Before and after", (one) => [one.before, one.after].filter((part) => part && part !== "null").join(" → "), "long"],
     ], found.changes, "No operator has changed anything since the start."),
     more("/audit", query, found.cursor)];

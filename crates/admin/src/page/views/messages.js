@@ -1,4 +1,4 @@
-import { make, say, encode, number, bytes, call, ask, change, table, field, values, go, link, more, order, orders, again } from "./page.js";
+import { make, say, encode, number, bytes, call, ask, change, table, field, values, go, link, more, payload, order, orders, again } from "./page.js";
 
 export async function retained(_, query) {
   const filter = query.get("filter") || "#";
@@ -12,7 +12,7 @@ export async function retained(_, query) {
       ["Topic", (message) => message.topic, "long"],
       ["QoS", (message) => number(message.qos), "number"],
       ["Size", (message) => bytes(message.bytes), "number"],
-      ["Payload", (message) => `${message.payload}${message.is_whole ? "" : "…"}${message.encoding === "base64" ? " (base64)" : ""}`, "long"],
+      ["Payload", payload, "long"],
       ["Publisher", (message) => message.publisher],
       ["Action", (message) => order("operator", { class: "danger", "aria-label": `Clear ${message.topic}`, onclick: () => change(`Clear the retained message of ${message.topic}?`, `/api/v1/retained/${encode(message.topic)}`, "DELETE", undefined, `${message.topic} is cleared.`) }, "Clear")],
     ], found.retained, "No topic that matches has a retained message."),
@@ -56,7 +56,7 @@ export async function topics(_, query) {
       ["Level", (one) => (one.has_more_levels ? make("a", { href: to(one.topic) }, one.name || "(empty level)") : one.name || "(empty level)"), "long"],
       ["Messages per second", (one) => { const rate = rates.get(one.has_more_levels ? `${one.topic}/#` : one.topic) ?? rates.get(one.topic); return rate == null ? null : number(rate); }, "number"],
       ["Size", (one) => (one.retained ? bytes(one.retained.bytes) : null), "number"],
-      ["Retained payload", (one) => (one.retained ? `${one.retained.payload}${one.retained.is_whole ? "" : "…"}` : null), "long"],
+      ["Retained payload", (one) => (one.retained ? payload(one.retained) : null), "long"],
       ["Subscribers", (one) => make("a", { href: `#/subscribers?${new URLSearchParams({ topic: one.topic })}`, "aria-label": `Who gets it? ${one.topic}` }, "Who gets it?")],
     ], found.topics, under == null ? "No topic has a retained message." : "No topic below these levels has a retained message."),
     more("/topics", query, found.cursor)];

@@ -9,7 +9,7 @@ function warnings(now, before) {
   add(share > 0.8, `${Math.round(share * 100)} % of the memory for clients is in use. See Figures, memory/…, for what. `
     + "Raise limits.memory_budget_bytes, or lower sessions.queue_bytes.");
   add(now["journal/damaged"] > 0, "Damage was found in the journal. Run pondhawk journal check on a copy of the data directory.");
-  add(now["certificates/expired"] > 0, "A certificate has expired. pondhawk certs show names its dates.");
+  add(now["certificates/expired"] > 0, "A certificate has expired. See Listeners, or pondhawk ctl certificates.");
   add(now["certificates/expire_in_1_day"] + now["certificates/expire_in_7_days"] > 0, "A certificate expires within seven days. Replace its file: it is read again by itself.");
   add(now["retained messages/bytes_over_limit"] > 0, "More is retained than limits.retained_bytes allows: nothing is added.");
   add(grown("publish/messages/dropped") > 0, `${number(grown("publish/messages/dropped"))} messages were dropped since the last look. See Figures, dropped/…, for the reasons.`);

@@ -1,5 +1,8 @@
 // The parts that all views are made of. Texts of clients reach the page as text nodes only, and never as markup.
 
+// The beginning of a payload as the API describes it.
+export const payload = (message) => `${message.payload}${message.is_whole ? "" : "…"}${message.encoding === "base64" ? " (base64)" : ""}`;
+
 // Shows the view again: `app.js` says how.
 let show = () => {};
 export const again = () => show();
@@ -126,7 +129,7 @@ export const go = (path, query = {}) => { location.hash = `${path}${Object.keys(
 export const link = (id) => make("a", { href: `#/client/${encode(id)}` }, id);
 
 export function more(path, query, cursor) {
-  if (!cursor) return null;
+  if (cursor == null) return null;
   const next = Object.fromEntries(query);
   return make("p", {}, make("button", { type: "button", onclick: () => go(path, { ...next, cursor }) }, "Next page"));
 }

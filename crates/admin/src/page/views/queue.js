@@ -1,4 +1,4 @@
-import { make, say, number, bytes, duration, call, ask, table, field, values, more, orders, again } from "./page.js";
+import { make, say, number, bytes, duration, call, ask, table, field, values, more, payload, orders, again } from "./page.js";
 
 // Messages that wait in a queue, with the way to discard them.
 export async function queueParts(path, name, query) {
@@ -27,7 +27,7 @@ export async function queueParts(path, name, query) {
       ["Topic", (message) => message.topic ?? "on disk", "long"],
       ["QoS", (message) => number(message.qos), "number"],
       ["Size", (message) => bytes(message.bytes), "number"],
-      ["Payload", (message) => (message.topic == null ? "–" : `${message.payload}${message.is_whole ? "" : "…"}${message.encoding === "base64" ? " (base64)" : ""}`), "long"],
+      ["Payload", (message) => (message.topic == null ? "–" : payload(message)), "long"],
       ["Expires in", (message) => duration(message.expires_in_seconds), "number"],
       ["Publisher", (message) => message.publisher],
     ], messages, "No message waits."),

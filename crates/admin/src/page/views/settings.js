@@ -14,6 +14,8 @@ function backupParts(last) {
   return [make("h2", {}, "Backup"), make("p", {}, state), is_running ? null : form];
 }
 
+const RELOAD_LOOKS_MAX = 300;
+
 // A line of the configuration. Values that are no defaults stand out.
 const setting = (line) => make("span", { class: line.includes(" = ") && !line.endsWith("# default") ? "set" : null }, `${line}\n`);
 
@@ -23,11 +25,12 @@ async function reload() {
   try {
     const { number: mine } = await call("/api/v1/reload", "POST");
     let last = await call("/api/v1/reload");
-    while (last.number < mine) {
+    for (let looks = 0; last.number < mine; looks += 1) {
+      if (looks === RELOAD_LOOKS_MAX) throw new Error("the broker has not read its configuration within a minute; see its log");
       await new Promise((resolve) => { setTimeout(resolve, 200); });
       last = await call("/api/v1/reload");
     }
-    again();
+    if (location.hash.startsWith("#/configuration")) again();
     say(last.error ? `The configuration stays as it was: ${last.error}` : last.changes.length ? last.changes.join("; ") : "The configuration is as before.");
   } catch (error) {
     say(`Refused: ${error.message}`);

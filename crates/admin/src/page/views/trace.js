@@ -7,7 +7,7 @@ const TRACE_LINES_SHOWN = 500;
 const TRACE_KINDS = { client_id: "client", user: "user", address: "address or network", topic: "topic filter" };
 const TRACE_STATES = { running: "Recording", full: "Ended: there is no room for more", ended: "Ended" };
 
-const forgetLines = (number = 0) => { traced = { number, cursor: "0", lines: [], reading: null }; };
+export const forgetLines = (number = 0) => { traced = { number, cursor: "0", lines: [], reading: null }; };
 
 // Reads the lines that have come. One request at a time, because each begins where the last one has ended.
 function readTrace() {

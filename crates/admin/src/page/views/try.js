@@ -4,10 +4,40 @@ import { Client } from "./mqtt.js";
 
 const MESSAGES_SHOWN = 200;
 const PAYLOAD_CHARS_SHOWN = 1000;
+const PAYLOAD_BYTES_SHOWN = 64;
 // The connection stays while other views are open.
-let client = null, connected = false, url = "", subscriptions = [], messages = [];
+let client = null, connected = false, url = "", subscriptions = [], messages = [], drawing = 0;
 
 const isOpen = () => location.hash.startsWith("#/try");
+
+// Ends the connection, and forgets everything: the next person in this tab is another one.
+export function forget() {
+  const former = client;
+  client = null;
+  connected = false;
+  subscriptions = [];
+  messages = [];
+  former?.disconnect();
+}
+
+// The beginning of a payload, as text if it is text.
+function shownPayload(payload) {
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(payload.subarray(0, 4 * PAYLOAD_CHARS_SHOWN), { stream: payload.length > 4 * PAYLOAD_CHARS_SHOWN });
+    return text.length > PAYLOAD_CHARS_SHOWN || payload.length > 4 * PAYLOAD_CHARS_SHOWN ? `${text.slice(0, PAYLOAD_CHARS_SHOWN)}…` : text;
+  } catch {
+    const hexadecimal = [...payload.subarray(0, PAYLOAD_BYTES_SHOWN)].map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
+    return `${hexadecimal}${payload.length > PAYLOAD_BYTES_SHOWN ? " …" : ""} (hexadecimal)`;
+  }
+}
+
+// Shows the messages with the next picture of the screen, however many come until then.
+function draw() {
+  drawing ||= requestAnimationFrame(() => {
+    drawing = 0;
+    if (isOpen()) document.getElementById("received")?.replaceChildren(received());
+  });
+}
 
 function tell(event, ...facts) {
   switch (event) {
@@ -18,30 +48,35 @@ function tell(event, ...facts) {
       say(reason < 128 ? `Subscribed to ${filter} with QoS ${reason}.` : `The broker has refused ${filter} with reason code 0x${reason.toString(16)}.`);
       break;
     }
-    case "message": messages = [{ at: new Date(), ...facts[0] }, ...messages].slice(0, MESSAGES_SHOWN); break;
+    case "message": {
+      const { topic, qos, retain, payload } = facts[0];
+      messages.unshift({ time: new Date().toTimeString().slice(0, 8), topic, qos, retain, size: payload.length, text: shownPayload(payload) });
+      messages.length = Math.min(messages.length, MESSAGES_SHOWN);
+      draw();
+      return;
+    }
     default: client = null; connected = false; subscriptions = []; say(facts[0]);
   }
-  if (!isOpen()) return;
-  const shown = document.getElementById("received");
-  if (event === "message" && shown) shown.replaceChildren(received()); else again();
+  if (isOpen()) again();
 }
 
-function shownPayload(payload) {
-  try {
-    const text = new TextDecoder("utf-8", { fatal: true }).decode(payload);
-    return text.length > PAYLOAD_CHARS_SHOWN ? `${text.slice(0, PAYLOAD_CHARS_SHOWN)}…` : text;
-  } catch {
-    return `${[...payload.subarray(0, 64)].map((byte) => byte.toString(16).padStart(2, "0")).join(" ")} (hexadecimal)`;
-  }
+// Connects. Only the last client of this page is heard.
+function connect(asked) {
+  client?.disconnect();
+  messages = [];
+  url = asked.url;
+  const mine = new Client(url, asked, (...event) => { if (client === mine) tell(...event); });
+  client = mine;
+  say(`Connecting to ${url}`);
 }
 
 const received = () => table(messages.length < MESSAGES_SHOWN ? "Received, newest first" : `The last ${MESSAGES_SHOWN} messages, newest first`, [
-  ["Time", (one) => one.at.toTimeString().slice(0, 8)],
+  ["Time", (one) => one.time],
   ["Topic", (one) => one.topic, "long"],
   ["QoS", (one) => String(one.qos), "number"],
   ["Retain", (one) => (one.retain ? "yes" : "no")],
-  ["Size", (one) => bytes(one.payload.length), "number"],
-  ["Payload", (one) => shownPayload(one.payload), "long"],
+  ["Size", (one) => bytes(one.size), "number"],
+  ["Payload", (one) => one.text, "long"],
 ], messages, "No message was received yet.");
 
 // The listeners that a browser can reach, as URLs. A page over HTTPS cannot use plain WebSockets.
@@ -51,17 +86,11 @@ function urls(listeners) {
 }
 
 async function connecting(query) {
+  if (location.hostname.startsWith("[")) return [make("p", {}, "Open this page under a name or an address of IPv4: a browser permits no WebSocket to an address of IPv6.")];
   const found = urls((await call("/api/v1/listeners")).listeners);
   if (!found.length) return [make("p", {}, "No listener accepts WebSockets from this page.")];
   return [make("p", {}, "An MQTT client in this page. It logs in as any other client: the token of operators gives it no rights."),
-    make("form", { class: "row", onsubmit: (event) => {
-      event.preventDefault();
-      const asked = values(event.target);
-      url = asked.url;
-      messages = [];
-      client = new Client(url, asked, tell);
-      say(`Connecting to ${url}`);
-    } },
+    make("form", { class: "row", onsubmit: (event) => { event.preventDefault(); connect(values(event.target)); } },
     choice("Listener", "url", query, found.map((one) => [one, one])),
     field("Client identifier", { name: "client_id", value: `dashboard-${Math.random().toString(36).slice(2, 8)}`, required: true }),
     field("User (empty: none)", { name: "user", autocomplete: "off" }),
