@@ -134,7 +134,7 @@ impl Answer {
     }
 }
 
-/// What a page may do: run scripts of this server, and ask this server.
+/// The policy of all pages: scripts come from this server, and ask only this server.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Headers of each response: no page of others frames it, guesses its type, or keeps it.

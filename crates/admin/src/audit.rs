@@ -96,7 +96,7 @@ impl Change {
         Self { asked, shared, status: StatusCode::INTERNAL_SERVER_ERROR, after: String::new() }
     }
 
-    /// Notes the outcome.
+    /// Notes the answer to the request as the outcome.
     pub(crate) fn note(&mut self, answer: &Answer) {
         self.status = answer.status;
         self.after = answer.body_text().trim().to_owned();

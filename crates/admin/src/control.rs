@@ -35,7 +35,7 @@ pub struct Listener {
     pub transport: String,
     /// The path for WebSockets. `None` if it accepts none, or is no place in a network.
     pub websocket_path: Option<String>,
-    /// Whether clients encrypt.
+    /// Whether clients need TLS, or may use it.
     pub has_tls: bool,
     /// The numbers of its connections. A reload can give it a further one.
     pub numbers: Vec<u16>,
@@ -122,11 +122,11 @@ pub struct Reloaded {
 pub struct Certificate {
     /// Address of the listener, as the configuration names it.
     pub listener: String,
-    /// The file.
+    /// Path of the file.
     pub file: String,
     /// `server`, or `client authority` for one that signs certificates of clients.
     pub purpose: &'static str,
-    /// Its subject.
+    /// Subject of the certificate.
     pub subject: String,
     /// Names and addresses of hosts.
     pub names: Vec<String>,
@@ -145,9 +145,9 @@ pub struct LogRecord {
     pub unix_ms: u64,
     /// Its level, as the configuration names it.
     pub level: &'static str,
-    /// Its text.
+    /// Text of the line, without its fields.
     pub message: String,
-    /// Its fields.
+    /// Fields of the line by their names.
     pub fields: Map<String, Value>,
 }
 

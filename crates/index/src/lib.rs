@@ -110,7 +110,7 @@ pub struct Match<S, O> {
     pub filter: Box<str>,
     /// Handle of the subscriber.
     pub subscriber: S,
-    /// Its options.
+    /// Options that were granted to the subscriber.
     pub options: O,
 }
 

@@ -29,7 +29,7 @@ impl InUse {
 pub(crate) struct Expiry {
     /// The certificate that expires first.
     pub(crate) certificate: Certificate,
-    /// The last warning.
+    /// The most urgent warning that was written.
     pub(crate) told: Urgency,
 }
 
