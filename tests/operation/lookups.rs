@@ -161,7 +161,7 @@ fn each_change_is_listed_with_its_operator_and_both_states() {
 #[test]
 fn the_last_lines_of_the_log_are_read_through_the_server() {
     let (broker, server) = broker("");
-    let _frog = broker.client(Version::V5, "frog");
+    let _clients = ["newt", "toad", "olm", "frog"].map(|client_id| broker.client(Version::V5, client_id));
     broker.wait_for_log("client_id=frog");
     let found = server.value("/api/v1/log?match=CLIENT_ID%3Dfrog");
     assert_eq!(found["lines"][0]["fields"]["client_id"], "frog", "{found}");
