@@ -86,6 +86,10 @@
 //! with one packet, and their messages arrive in the [`Inbox`]. The inbox receives each message once, in the order
 //! of the server. Messages from a session that an earlier program left arrive there too.
 //!
+//! # Pipelines
+//! A [`Pipeline`](pipeline::Pipeline) handles the messages of a stream in stages, each with a bounded number of workers.
+//! Back pressure, and the acknowledgement of a message, extend over all stages.
+//!
 //! # Reconnecting
 //! With [`Options::reconnect`], [`Client::connect_tcp`], [`Client::connect_unix`], [`Client::connect_to`] and
 //! [`Client::connect_by`] replace a lost connection. Between connections, QoS 0 messages and requests are refused.
@@ -177,6 +181,7 @@ mod message;
 mod options;
 mod outlet;
 mod owned;
+pub mod pipeline;
 #[cfg(feature = "quic")]
 mod quic;
 mod requester;

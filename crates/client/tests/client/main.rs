@@ -7,6 +7,7 @@ mod flooded;
 mod inbox;
 mod names;
 mod peer;
+mod pipeline;
 mod published;
 mod received;
 mod reconnected;
