@@ -142,3 +142,22 @@ async fn the_bridge_carries_messages_with_all_that_belongs_to_them() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn the_pipeline_publishes_messages_that_match_again() {
+    let broker = Broker::start(&pondhawk_tests::Options::default());
+    let pipeline = run("pipeline", &[&broker.address().to_string(), "news/#", "(?i)rain", "loud", "2"]);
+    pipeline.wait_for("news/# to loud");
+    in_time(async {
+        let frog = connect(broker.address(), Version::V5).await;
+        let mut heard = frog.subscribe(filter!("loud"), Qos::AtLeastOnce).await.expect("granted");
+        for text in ["snow", "Rain at noon"] {
+            deliver(&frog, &Outgoing::new(topic!("news/a"), text.as_bytes()).qos(Qos::AtLeastOnce)).await;
+        }
+        drop(expect(&mut heard, topic!("loud"), b"RAIN AT NOON").await);
+        frog.disconnect().await.expect("everything is acknowledged");
+    })
+    .await;
+    pipeline.kill();
+    assert!(broker.stop().success());
+}

@@ -8,6 +8,7 @@ mod examples;
 mod listeners;
 mod local;
 mod moved;
+mod pipeline;
 mod place;
 mod probe;
 mod relay;

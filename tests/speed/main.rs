@@ -7,6 +7,7 @@
 
 mod job;
 mod ours;
+mod pipeline;
 mod rumqttc;
 mod table;
 
@@ -24,7 +25,11 @@ fn main() -> ExitCode {
         Some("child") => {
             Job::of_arguments(&arguments[1..]).map_or_else(|| Err(USAGE.to_owned()), Job::carry_out)
         }
-        _ => compare(&arguments),
+        Some("pipeline") => {
+            let counts = counts(&arguments[1..], pipeline::USAGE);
+            counts.and_then(|(messages, repeat)| pipeline::compare(messages, repeat))
+        }
+        _ => counts(&arguments, USAGE).and_then(|(messages, repeat)| compare(messages, repeat)),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -35,17 +40,22 @@ fn main() -> ExitCode {
     }
 }
 
-fn compare(arguments: &[String]) -> Result<(), String> {
+/// Returns the number of messages and of rounds.
+fn counts(arguments: &[String], usage: &str) -> Result<(usize, usize), String> {
     let (mut messages, mut repeat) = (1_000_000, 3);
     for pair in arguments.chunks(2) {
-        let [flag, value] = pair else { return Err(USAGE.to_owned()) };
-        let value = value.parse().map_err(|_| USAGE.to_owned())?;
+        let [flag, value] = pair else { return Err(usage.to_owned()) };
+        let value = value.parse().map_err(|_| usage.to_owned())?;
         match flag.as_str() {
             "--messages" => messages = value,
             "--repeat" => repeat = value,
-            _ => return Err(USAGE.to_owned()),
+            _ => return Err(usage.to_owned()),
         }
     }
+    Ok((messages, repeat))
+}
+
+fn compare(messages: usize, repeat: usize) -> Result<(), String> {
     let mut table = Table::default();
     for _ in 0..repeat {
         for (qos, library) in [0, 1].into_iter().flat_map(|qos| Library::ALL.map(|library| (qos, library))) {

@@ -43,7 +43,9 @@ pub use program::Program;
 pub use random::Random;
 pub use raw::RawClient;
 pub use relay::Relay;
-pub use tools::{autopaho, flood, hivemq, node, pebble, pebble_names, peers, python, schemathesis};
+pub use tools::{
+    autopaho, flood, hivemq, node, pebble, pebble_names, peer_pipeline, peers, python, schemathesis,
+};
 pub use wire::Version;
 
 /// Time limit of a test for any event: far longer than a loaded machine needs, and short enough for a developer to

@@ -49,6 +49,14 @@ pub fn flood() -> PathBuf {
     installed("go/flood")
 }
 
+/// Returns the path of the Go program that is measured beside the example `pipeline` of the client library.
+///
+/// # Panics
+/// If the tools are not installed.
+pub fn peer_pipeline() -> PathBuf {
+    installed("pipeline/pipeline")
+}
+
 /// Makes a command for the Java program that uses HiveMQ's client.
 ///
 /// # Panics

@@ -81,6 +81,7 @@ pub(crate) fn install(house: &House, log: &mut Log) -> Result<(), String> {
                 .map_err(|error| format!("{error}; Go 1.24 or later is needed: https://go.dev/dl"))
         })
     })?;
+    install_pipeline(house, log)?;
     install_pebble(house, log)?;
     install_java(house, log)?;
     shootout::install(house, &shootout::TESTED, log)
@@ -101,6 +102,17 @@ pub(crate) fn with_zig(house: &House, log: &mut Log) -> Result<std::ffi::OsStrin
     let folders = env::var_os("PATH").unwrap_or_default();
     let all = [folder.join("bin")].into_iter().chain(env::split_paths(&folders));
     env::join_paths(all).map_err(|error| error.to_string())
+}
+
+/// Builds the program in Go that is measured beside the client library's example of a pipeline.
+fn install_pipeline(house: &House, log: &mut Log) -> Result<(), String> {
+    let sources = house.root().join("crates/bench/peers/pipeline");
+    let inputs = ["go.mod", "go.sum", "main.go"].map(|file| sources.join(file));
+    once(&house.tools().join("pipeline"), &inputs, |folder, _| {
+        let mut build = house.command("go");
+        build.current_dir(&sources).args(["build", "-o"]).arg(folder.join("pipeline")).arg(".");
+        log.run(&mut build).map_err(|error| format!("{error}; Go 1.24 or later is needed: https://go.dev/dl"))
+    })
 }
 
 /// Builds a certificate authority for tests of ACME, and the name server that it asks.

@@ -1,6 +1,7 @@
 //! Publishes the messages that match a regular expression to another topic, in upper case.
 //!
 //! Each of the three stages has the same number of workers. A message is acknowledged after its copy.
+//! `crates/bench/peers/pipeline` is the same program in Go, with paho.golang.
 //!
 //! cargo run -p pondhawk-client --example pipeline -- localhost:1883 'news/#' '(?i)rain' loud/news 4
 

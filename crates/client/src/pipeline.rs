@@ -23,7 +23,9 @@
 //!     });
 //! while let Some(outcome) = published.next().await {
 //!     match outcome {
-//!         Ok(job) => drop(job.acknowledge()),
+//!         Ok(job) => {
+//!             job.acknowledge();
+//!         }
 //!         Err(Failed { message, error }) => {
 //!             let error: PublishError = error;
 //!             eprintln!("{message:?}: {error}");

@@ -26,9 +26,10 @@ shows the cost of the sockets alone. Unless a table says otherwise, nothing was 
   sections about the ledger and the journal count published messages.
 - **The factor in brackets** is the figure relative to the first server of the same column.
 - **Payloads** have 16 bytes, if neither the command nor the text says otherwise. Those of the sections about the ledger,
-  recovery and sessions that are away have 100 bytes, or the number in the table. Those of the client libraries have 100 bytes.
+  recovery and sessions that are away have 100 bytes, or the number in the table. Those of the client libraries and of the
+  pipelines have 100 bytes.
 - **Clients** of a server speak MQTT 3.1.1, at QoS 0 without `--qos` in loadtest, pingtest and slow-consumer. The client
-  libraries speak MQTT 5.0.
+  libraries and the pipelines speak MQTT 5.0.
 - **Mosquitto** has its default configuration with five changes: `allow_anonymous true`, `max_queued_messages 0`,
   `max_inflight_messages 0`, `set_tcp_nodelay true` and `log_type none`. Its queues then grow instead of dropping messages, and
   it does not wait for a subscriber after 20 messages.

@@ -322,6 +322,21 @@ pub(super) const SECTIONS: &[Section] = &[
         configuration: None,
         peers: &[],
     },
+    Section {
+        name: "pipeline",
+        title: "Pipelines",
+        text: "A program subscribes, filters messages by a regular expression, writes the others in upper case, and \
+            publishes these. Each of the three stages has as many workers as the table says. A message is acknowledged \
+            after its copy, and at most 100 messages are not acknowledged. The program with pondhawk-client is \
+            `crates/client/examples/pipeline.rs`, and that with paho.golang is `crates/bench/peers/pipeline`, where \
+            acknowledgements leave every millisecond. Half of the messages match, and all have QoS 1. The rate counts all \
+            messages. Processor time and memory are those of the program alone. The broker, the program and the generator \
+            share the processors.",
+        arguments: "client-speed pipeline --messages 50000 --repeat 5",
+        in_short: "client-speed pipeline --messages 500 --repeat 1",
+        configuration: None,
+        peers: &[],
+    },
 ];
 
 /// A listener for TLS on the port and with the certificate that the load test chooses.
