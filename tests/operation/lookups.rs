@@ -137,13 +137,12 @@ fn each_change_is_listed_with_its_operator_and_both_states() {
     assert_eq!(viewer.send("POST", "/api/v1/bans", json, &ban).status, 403);
     let found = viewer.value("/api/v1/audit");
     let changes = found["changes"].as_array().expect("a list");
-    let actions = ["Ban", "Disconnect", "LiftBan", "Ban", "SetLogLevel"];
+    let actions = ["Disconnect", "LiftBan", "Ban", "SetLogLevel"];
     assert_eq!(texts(&found["changes"], "action"), actions);
-    let who =
-        ["viewer", "operator", "operator", "operator", "admin"].map(|role| format!("{role} of the night"));
+    let who = ["operator", "operator", "operator", "admin"].map(|role| format!("{role} of the night"));
     assert_eq!(texts(&found["changes"], "who"), who);
-    assert_eq!(changes[0]["status"], 403);
-    let changes = &changes[1..];
+    let refused = broker.wait_for_log("without the right to it");
+    assert!(refused.contains("who=\"viewer of the night\"") && refused.contains("status=403"), "{refused}");
     assert_eq!((&changes[0]["status"], &changes[0]["on"]), (&json!(404), &json!("nobody")));
     let lifted = changes[1]["before"].as_str().expect("the ban");
     assert!(lifted.contains("noisy"), "{lifted}");
@@ -152,9 +151,9 @@ fn each_change_is_listed_with_its_operator_and_both_states() {
     assert!(changes[3]["after"].as_str().is_some_and(|after| after.contains("\"level\":\"debug\"")));
     let line = broker.wait_for_log("action=SetLogLevel");
     assert!(line.contains("who=\"admin of the night\""), "{line}");
-    let piece = viewer.value("/api/v1/audit?limit=4");
+    let piece = viewer.value("/api/v1/audit?limit=3");
     let cursor = piece["cursor"].as_str().expect("more follow");
-    let rest = viewer.value(&format!("/api/v1/audit?limit=4&cursor={cursor}"));
+    let rest = viewer.value(&format!("/api/v1/audit?limit=3&cursor={cursor}"));
     assert_eq!(texts(&rest["changes"], "action"), ["SetLogLevel"]);
 }
 
@@ -254,4 +253,39 @@ fn a_queue_that_was_left_shows_its_subscriber_away() {
         let one = &found["subscriptions"][0];
         (one["connected"] == false && one["lasting"] == true).then_some(())
     });
+}
+
+/// A client may have the name of a dot segment, which browsers take out of paths.
+#[test]
+fn a_client_with_the_name_of_a_dot_is_found_behind_a_nul() {
+    let (broker, server) = broker("");
+    let mut dot = broker.client(Version::V5, ".");
+    let _other = broker.client(Version::V5, "connection");
+    until("it is there", || (server.get("/api/v1/clients/%00.").status == 200).then_some(()));
+    assert_eq!(server.value("/api/v1/clients/%00.")["client_id"], ".");
+    assert_eq!(server.send("DELETE", "/api/v1/clients/%00./connection", "", "").status, 200);
+    assert_eq!(dot.read_packet(), [0xe0, 1, 0x98], "Administrative action");
+    assert_eq!(server.value("/api/v1/clients/connection")["connected"], true);
+}
+
+/// Clients choose topics of 64 KiB, and JSON writes some of their characters with six bytes.
+#[test]
+fn lists_of_long_names_come_in_pieces() {
+    let (_broker, server) = broker("");
+    let topic = |number: usize| format!("{}{number:02}", "\u{1}".repeat(20_000));
+    for number in 0..40 {
+        let body = json!({ "topic": topic(number), "payload": "x", "retain": true });
+        assert_eq!(server.publish(&body).status, 200);
+    }
+    until("all are there", || {
+        (server.value("/api/v1/counters")["retained messages/count"].as_u64() >= Some(40)).then_some(())
+    });
+    for (path, list) in [("/api/v1/retained?limit=1000", "retained"), ("/api/v1/topics?limit=1000", "topics")]
+    {
+        let answer = server.get(path);
+        assert!(answer.body.len() < 3 << 20, "{path}: {}", answer.body.len());
+        let value: Value = serde_json::from_str(&answer.body).expect("JSON");
+        let count = value[list].as_array().map_or(0, Vec::len);
+        assert!((1..40).contains(&count) && value["cursor"].is_string(), "{path}: {count}");
+    }
 }

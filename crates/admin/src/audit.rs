@@ -10,8 +10,9 @@ use serde_json::{Value, json};
 use crate::answer::Answer;
 use crate::api::unix_ms;
 use crate::asked::Asked;
+use crate::routes::Route;
 use crate::server::Shared;
-use crate::tokens::Role;
+use crate::tokens::{Holder, Role};
 
 /// Maximum length of the name of a thing, and of a state, in a record in memory, in bytes.
 const TEXT_BYTES_MAX: usize = 1_024;
@@ -107,8 +108,10 @@ impl Drop for Change {
     /// Writes a line to the log, and keeps the record, whether the change was carried out or not.
     fn drop(&mut self) {
         let Asked { route, holder, from, .. } = &self.asked;
-        let (on, after) = (self.asked.object(), &*self.after);
+        let object = self.asked.object();
         let before = self.asked.before().map(Value::to_string);
+        let [on, after] = [&*object, &*self.after].map(cut);
+        let before = before.as_deref().map(cut);
         let who = holder.as_ref().map_or_else(|| Arc::from(""), |holder| Arc::clone(&holder.name));
         let role = holder.as_ref().map_or("", |holder| Role::word(holder.role));
         tracing::warn!(
@@ -124,12 +127,28 @@ impl Drop for Change {
             "an operator has asked for a change"
         );
         let action = format!("{:?}", route.action);
-        let [object, before, after] =
-            [&*on, before.as_deref().unwrap_or_default(), after].map(|text| cut(text).to_owned());
+        let [object, before, after] = [on, before.unwrap_or_default(), after].map(str::to_owned);
         let (unix_ms, from, status) = (unix_ms(), *from, self.status);
         let record = Record { number: 0, unix_ms, action, object, who, role, from, status, before, after };
         self.shared.trail.add(record);
     }
+}
+
+/// Writes a line about a change that its sender has not the right to. It has no record: those who may change nothing displace no
+/// records of changes.
+pub(crate) fn note_refusal(route: &Route, values: &[String], holder: &Holder, from: SocketAddr) {
+    let (on, role) = (values.join(" "), holder.role.word());
+    let status = StatusCode::FORBIDDEN.as_u16();
+    tracing::warn!(
+        audit = true,
+        action = ?route.action,
+        on = cut(&on),
+        role,
+        %from,
+        status,
+        who = &*holder.name,
+        "somebody has asked for a change without the right to it"
+    );
 }
 
 /// The beginning of a text that has at most [`TEXT_BYTES_MAX`].

@@ -583,7 +583,7 @@ fn fit(pattern: &str, path: &str) -> Option<Vec<String>> {
         match (wanted.next(), given.next()) {
             (None, None) => return Some(values),
             (Some(wanted), Some(given)) if wanted.starts_with('{') => {
-                values.push(uri::decode(given).filter(|value| !value.is_empty())?);
+                values.push(uri::segment(given)?);
             }
             (Some(wanted), Some(given)) if wanted == given => {}
             _ => return None,

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use crate::answer::{Answer, Failure};
 use crate::api;
 use crate::asked::Asked;
-use crate::audit::{Change, Trail};
+use crate::audit::{self, Change, Trail};
 use crate::control::Control;
 use crate::counters::{Counters, Refusal};
 use crate::doors::{Admission, Doors, Visitor};
@@ -85,6 +85,8 @@ pub(crate) struct Shared {
     hosts: Hosts,
     tokens: Tokens,
     attempts: Mutex<Attempts>,
+    /// Requests for changes whose role is too low.
+    refused: Mutex<Attempts>,
     room: Room,
     pub(crate) bans_max: usize,
     pub(crate) drains: api::Drains,
@@ -119,6 +121,7 @@ pub fn start(settings: Settings, operator: Operator, control: Box<dyn Control>) 
         hosts: Hosts::new(socket.local_addr()?.ip(), &hosts),
         tokens,
         attempts: Mutex::default(),
+        refused: Mutex::default(),
         room: Room::default(),
         bans_max,
         drains: api::Drains::default(),
@@ -287,16 +290,15 @@ impl Inadmissible {
         };
         shared.counters.refused(refusal);
         let answer = Answer::from(Failure(status, text));
-        match self {
-            Self::Role(holder, _) if route.method != "GET" => {
-                let sender = (Some(holder), from, String::new());
-                let asked = Asked::new((route, values.to_vec()), Vec::new(), Bytes::new(), sender);
-                Change::new(asked, Arc::clone(shared)).note(&answer);
-                answer
+        let Self::Role(holder, _) = self else { return answer.closing() };
+        if route.method != "GET" {
+            let mut refused = shared.refused.lock().unwrap_or_else(PoisonError::into_inner);
+            // Beyond so many in a while, the counter is enough.
+            if refused.wrong(from.ip(), Instant::now()).is_some() {
+                audit::note_refusal(route, values, &holder, from);
             }
-            Self::Role(..) => answer,
-            Self::Token | Self::Guessing => answer.closing(),
         }
+        answer
     }
 }
 

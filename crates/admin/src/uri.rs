@@ -19,6 +19,19 @@ pub(crate) fn decode(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
+/// A value in a path. `None` if it is empty or not well-formed.
+///
+/// Browsers and proxies take `.` and `..` out of paths, however they are encoded. With U+0000 before them they stay, and no name
+/// of MQTT has this character.
+pub(crate) fn segment(text: &str) -> Option<String> {
+    let value = decode(text)?;
+    let value = value
+        .strip_prefix('\0')
+        .filter(|rest| matches!(*rest, "." | ".."))
+        .map_or_else(|| value.clone(), str::to_owned);
+    Some(value).filter(|value| !value.is_empty())
+}
+
 /// Encodes everything but letters, digits and `-._~`.
 #[cfg(test)]
 pub(crate) fn encode(text: &str) -> String {
@@ -48,6 +61,16 @@ pub(crate) fn parameters(query: &str) -> Option<Vec<(String, String)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_dot_segment_is_written_behind_a_nul() {
+        assert_eq!(
+            ["%00.", "%00..", ".", "a%2Fb"].map(segment),
+            [".", "..", ".", "a/b"].map(|text| Some(text.to_owned()))
+        );
+        assert_eq!(segment("%00a").as_deref(), Some("\0a"), "only for these two");
+        assert_eq!((segment(""), segment("%0")), (None, None));
+    }
 
     #[test]
     fn texts_survive_encoding_and_decoding() {

@@ -17,6 +17,8 @@ pub use branches::Branch;
 
 /// Bytes of one entry beside its topic and its message.
 const ENTRY_BYTES: usize = 64;
+/// Length of a key up to which a visit costs about the same. A visit splits, compares and perhaps copies its key.
+const SHORT_KEY_BYTES: usize = 1_024;
 
 /// The retained messages of a server.
 #[derive(Debug, Default)]
@@ -118,7 +120,7 @@ pub(crate) fn cursor_over_all(filter: TopicFilter<'_>, after: Option<TopicName<'
 /// How far one step of a cursor may go.
 #[derive(Debug, Clone, Copy)]
 pub struct Stride {
-    /// Size of messages in bytes. The message that reaches it is the last of a step.
+    /// Size of messages in bytes, and of topics beyond 1 KiB that were looked at. The value that reaches it is the last of a step.
     pub bytes: usize,
     /// Maximum number of values that a step looks at.
     pub visits: usize,
@@ -299,6 +301,7 @@ impl Retained {
                 self.values.range::<[u8], _>((Bound::Included(&*cursor.from), Bound::Unbounded))
             {
                 visits += 1;
+                bytes += key.len().saturating_sub(SHORT_KEY_BYTES);
                 let next = match place(&cursor.filter, key) {
                     Place::Match => {
                         if cursor.brings(key, value) && !value.message.is_expired(now) {

@@ -75,7 +75,7 @@ proptest! {
         for (topic, expiry_secs) in &topics {
             set(&mut store, &message(topic, b"x", *expiry_secs));
         }
-        let now = Now { unix_ms: NOW.unix_ms + 1_000, ..NOW };
+        let now = Now { unix_ms: NOW.unix_ms + 1_500, ..NOW };
         let last: BTreeMap<&String, &Option<u32>> = topics.iter().map(|(topic, expiry)| (topic, expiry)).collect();
         // The tree also goes through topics whose messages have expired, and are not swept yet.
         let is_there = |topic: &str| last.iter().any(|(known, expiry)| **known == topic && **expiry != Some(1));

@@ -155,6 +155,18 @@ impl System for WithMain<'_> {
     }
 }
 
+/// A text of the configuration without the queries of its URLs, which may have secrets. For those who look at a running broker.
+pub(crate) fn without_queries(text: &str) -> String {
+    let of_url = |line: &str| {
+        let Some((before, rest)) = line.split_once("://") else { return line.to_owned() };
+        let (url, behind) = rest.split_at(rest.find('"').unwrap_or(rest.len()));
+        let url = url.split_once('?').map_or_else(|| url.to_owned(), |(place, _)| format!("{place}?…"));
+        format!("{before}://{url}{behind}")
+    };
+    let end = if text.ends_with('\n') { "\n" } else { "" };
+    text.lines().map(of_url).collect::<Vec<_>>().join("\n") + end
+}
+
 /// Returns the configuration as a file, with the origin of each value.
 ///
 /// # Errors

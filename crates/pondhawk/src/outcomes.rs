@@ -6,6 +6,7 @@ use admin::Reloaded;
 use config::{Applies, Change, Changes};
 
 use crate::certificates::now_unix_secs;
+use crate::file::without_queries;
 
 /// The number of reloads that have begun, and the outcome of the last one.
 #[derive(Clone, Default)]
@@ -55,7 +56,7 @@ impl Outcomes {
 
 fn describe(change: &Change) -> String {
     let Change { key, value, applies } = change;
-    let value = if value.is_empty() { "none" } else { value };
+    let value = if value.is_empty() { "none" } else { &*without_queries(value) };
     match applies {
         Applies::Restart => format!("{key} = {value} needs a restart, and has no effect until then"),
         _ => format!("{key} = {value} from now on"),

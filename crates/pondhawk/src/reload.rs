@@ -178,10 +178,11 @@ impl Reload {
         let (later, now): (Vec<&Change>, Vec<&Change>) =
             changes.keys.iter().partition(|change| change.applies == Applies::Restart);
         for Change { key, value, .. } in &now {
-            tracing::info!("{key} = {} from now on", if value.is_empty() { "none" } else { value });
+            let value = if value.is_empty() { "none" } else { &*file::without_queries(value) };
+            tracing::info!("{key} = {value} from now on");
         }
         for Change { key, value, .. } in &later {
-            let value = if value.is_empty() { "none" } else { value };
+            let value = if value.is_empty() { "none" } else { &*file::without_queries(value) };
             tracing::warn!("{key} = {value} needs a restart, and has no effect until then");
         }
         if now.is_empty() && later.is_empty() {

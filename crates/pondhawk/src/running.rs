@@ -24,7 +24,7 @@ use protocol::Instruments;
 use crate::access::{AccessFiles, NextAccess};
 use crate::acme::Acme;
 use crate::certificates::{Certificates, NextLayers};
-use crate::file::Loaded;
+use crate::file::{self, Loaded};
 use crate::passed::Passed;
 use crate::{admin as operators, banner, limits, listen};
 
@@ -155,7 +155,7 @@ impl Running {
                 has_tls: !listener.tls_certificate.is_empty(),
                 numbers: port.former.iter().copied().chain([port.number]).collect(),
             });
-        let toml = self.config.to_toml_with_origins(&self.origins);
+        let toml = file::without_queries(&self.config.to_toml_with_origins(&self.origins));
         let in_force = operators::in_force(&self.config, toml, listeners.collect());
         *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(in_force);
     }

@@ -9,7 +9,8 @@ use net::Link;
 use serde_json::{Map, Value, json};
 use wire::Version;
 
-use super::{QUESTIONS_MAX, bad_cursor, limit, switch, word};
+use super::items::Items;
+use super::{QUESTIONS_MAX, bad_cursor, switch, word};
 use crate::answer::{Answer, Failure};
 use crate::asked::Asked;
 use crate::asking;
@@ -53,7 +54,7 @@ impl Position {
 type Piece = (Vec<(Position, Value)>, Option<Position>);
 
 pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
-    let limit = limit(asked)?;
+    let mut items = Items::of(asked)?;
     let connected = switch(asked, "connected")?;
     let text = asked.parameter("match").unwrap_or_default();
     let wanted =
@@ -69,9 +70,8 @@ pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failu
             Some(parsed.ok_or_else(bad_cursor)?)
         }
     };
-    let mut items = Vec::new();
     let mut questions = 0;
-    while let Some(at) = position.filter(|_| items.len() < limit && questions < QUESTIONS_MAX) {
+    while let Some(at) = position.filter(|_| !items.is_full() && questions < QUESTIONS_MAX) {
         questions += 1;
         let (piece, next) = match at {
             Position::Sessions(_) if connected == Some(true) => (Vec::new(), None),
@@ -80,14 +80,14 @@ pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failu
         };
         position = next;
         for (at, item) in piece.into_iter().filter(|(_, item)| is_meant(item)) {
-            if items.len() == limit {
+            if items.is_full() {
                 position = Some(at);
                 break;
             }
             items.push(item);
         }
     }
-    Ok(Answer::json(&json!({ "clients": items, "cursor": position.map(Position::show) })))
+    Ok(Answer::json(&json!({ "clients": items.into_vec(), "cursor": position.map(Position::show) })))
 }
 
 /// Whether a field of a client has this word. A session without a client has no such field.
@@ -254,8 +254,8 @@ pub(crate) async fn one(asked: &Asked, shared: &Shared) -> Result<Answer, Failur
 
 pub(crate) async fn subscriptions(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
     let (client_id, after) = (&asked.values[0], asked.parameter("cursor").unwrap_or_default());
-    let (subscriptions, has_more) = read_subscriptions(shared, client_id, after).await?;
-    let cursor = subscriptions.last().filter(|_| has_more).map(|(filter, _)| filter.clone());
+    let (subscriptions, mut has_more) = read_subscriptions(shared, client_id, after).await?;
+    let (mut items, mut last) = (Items::of(asked)?, None);
     let describe = |(filter, interest): &(Box<str>, Option<Interest>)| {
         json!({
             "filter": filter,
@@ -264,8 +264,16 @@ pub(crate) async fn subscriptions(asked: &Asked, shared: &Shared) -> Result<Answ
             "retain_as_published": interest.map(|interest| interest.retain_as_published()),
         })
     };
-    let subscriptions: Vec<Value> = subscriptions.iter().map(describe).collect();
-    Ok(Answer::json(&json!({ "subscriptions": subscriptions, "cursor": cursor })))
+    for one in &subscriptions {
+        if items.is_full() {
+            has_more = true;
+            break;
+        }
+        items.push(describe(one));
+        last = Some(&one.0);
+    }
+    let cursor = last.filter(|_| has_more);
+    Ok(Answer::json(&json!({ "subscriptions": items.into_vec(), "cursor": cursor })))
 }
 
 /// Subscriptions of a client behind a filter, and whether more follow.

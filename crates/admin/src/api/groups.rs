@@ -5,18 +5,18 @@ use ledger::{GroupFacts, OperatorAnswer};
 use serde_json::{Value, json};
 use topic::TopicFilter;
 
-use super::{QUESTIONS_MAX, bad_cursor, limit};
+use super::items::Items;
+use super::{QUESTIONS_MAX, bad_cursor};
 use crate::answer::{Answer, Failure};
 use crate::asked::Asked;
 use crate::asking;
 use crate::server::Shared;
 
 pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
-    let limit = limit(asked)?;
     let text = asked.parameter("match").unwrap_or_default();
     let mut from = Some(place(asked)?);
-    let (mut items, mut questions) = (Vec::new(), 0);
-    while let Some(slot) = from.filter(|_| items.len() < limit && questions < QUESTIONS_MAX) {
+    let (mut items, mut questions) = (Items::of(asked)?, 0);
+    while let Some(slot) = from.filter(|_| !items.is_full() && questions < QUESTIONS_MAX) {
         questions += 1;
         let question = ledger::Question::Groups { from_slot: slot };
         let OperatorAnswer::Groups(groups, next) = asking::ledger(&shared.operator, question).await? else {
@@ -24,14 +24,14 @@ pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failu
         };
         from = next;
         for group in groups.iter().filter(|group| group.filter.contains(text)) {
-            if items.len() == limit {
+            if items.is_full() {
                 from = Some(group.slot);
                 break;
             }
             items.push(describe(group));
         }
     }
-    Ok(Answer::json(&json!({ "groups": items, "cursor": from.map(|slot| slot.to_string()) })))
+    Ok(Answer::json(&json!({ "groups": items.into_vec(), "cursor": from.map(|slot| slot.to_string()) })))
 }
 
 /// The place where an answer begins.

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::body::Body;
+use super::items::Items;
 use super::{bad_cursor, limit, word};
 use crate::answer::{Answer, Failure};
 use crate::asked::Asked;
@@ -38,28 +39,30 @@ pub(crate) fn set_level(asked: &Asked, shared: &Shared) -> Result<Answer, Failur
 /// A request looks at a bounded number of lines, and lets other requests through between them. Its answer may have fewer lines
 /// than the limit, and a cursor.
 pub(crate) async fn lines(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
-    let (limit, mut before) = (limit(asked)?, number_cursor(asked)?);
+    let (mut items, mut before) = (Items::of(asked)?, number_cursor(asked)?);
     let least = word(asked, "level", &LEVELS)?.map_or(LEVELS.len() - 1, place);
     let text = asked.parameter("match").unwrap_or_default().to_lowercase();
     let wants = |line: &LogRecord| place(line.level) <= least && has_text(line, &text);
-    let (mut items, mut has_more) = (Vec::new(), true);
+    let mut has_more = true;
     for _ in 0..PIECES_MAX {
         let piece = shared.control.log_lines(before, LINES_PER_PIECE);
         has_more = piece.len() == LINES_PER_PIECE;
         for line in piece {
-            if items.len() == limit {
+            if items.is_full() {
                 has_more = true;
                 break;
             }
             before = line.number;
-            items.extend(wants(&line).then(|| describe(&line)));
+            if wants(&line) {
+                items.push(describe(&line));
+            }
         }
-        if !has_more || items.len() == limit {
+        if !has_more || items.is_full() {
             break;
         }
         tokio::task::yield_now().await;
     }
-    Ok(Answer::json(&json!({ "lines": items, "cursor": has_more.then(|| before.to_string()) })))
+    Ok(Answer::json(&json!({ "lines": items.into_vec(), "cursor": has_more.then(|| before.to_string()) })))
 }
 
 /// The place of a level among all, the most important first.

@@ -8,6 +8,7 @@ pub(crate) mod clients;
 pub(crate) mod drain;
 mod explain;
 mod groups;
+mod items;
 pub(crate) mod log;
 mod payload;
 mod publish;

@@ -7,7 +7,8 @@ use ledger::{Discard, Discarded, MessageId, OperatorAnswer, QueueOf, QueuePiece,
 use serde_json::{Value, json};
 use topic::TopicFilter;
 
-use super::{QUESTIONS_MAX, bad_cursor, limit, payload, switch, unix_secs};
+use super::items::Items;
+use super::{QUESTIONS_MAX, bad_cursor, payload, switch, unix_secs};
 use crate::answer::{Answer, Failure};
 use crate::asked::Asked;
 use crate::asking;
@@ -67,29 +68,35 @@ fn missing(of: &QueueOf) -> Failure {
 }
 
 async fn list(of: QueueOf, asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
-    let limit = limit(asked)?;
     let mut after = match asked.parameter("cursor") {
         None => None,
         Some(text) => Some(MessageId(number(text)?)),
     };
-    let (mut items, mut questions) = (Vec::new(), 0);
+    let mut last = after;
+    let (mut items, mut questions) = (Items::of(asked)?, 0);
     let mut patience = Patience(READING_PAUSES_MAX);
     let cursor = loop {
-        if items.len() == limit || questions == QUESTIONS_MAX {
+        if items.is_full() || questions == QUESTIONS_MAX {
             break after;
         }
         questions += 1;
         let QueuePiece { messages, next, .. } = piece(&of, after, &mut patience, shared).await?;
-        let room = limit - items.len();
-        let is_cut = messages.len() > room;
-        let shown = &messages[..messages.len().min(room)];
-        items.extend(shown.iter().map(describe));
-        after = if is_cut { shown.last().map(|last| last.id) } else { next };
+        after = next;
+        for message in &messages {
+            if items.is_full() {
+                after = last;
+                break;
+            }
+            items.push(describe(message));
+            last = Some(message.id);
+        }
         if after.is_none() {
             break None;
         }
     };
-    Ok(Answer::json(&json!({ "messages": items, "cursor": cursor.map(|MessageId(id)| id.to_string()) })))
+    Ok(Answer::json(
+        &json!({ "messages": items.into_vec(), "cursor": cursor.map(|MessageId(id)| id.to_string()) }),
+    ))
 }
 
 /// Some messages behind one, after those on disk have been read.

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use topic::{TopicFilter, TopicName};
 use wire::{MessageProperties, Qos};
 
+use super::items::Items;
 use super::publish::{name, own_name, send};
-use super::{QUESTIONS_MAX, bad_cursor, limit, payload};
+use super::{QUESTIONS_MAX, bad_cursor, payload};
 use crate::answer::{Answer, Failure};
 use crate::asked::Asked;
 use crate::asking;
@@ -21,12 +22,11 @@ const SHOWN_BYTES: usize = 256;
 const CLEARING_STEPS_MAX: usize = 4;
 
 pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
-    let limit = limit(asked)?;
     let parsed = plain_filter(asked.parameter("filter").unwrap_or("#"))?;
     let mut next = Some(Box::new(from_request(parsed, asked)?));
-    let (mut items, mut questions) = (Vec::new(), 0);
+    let (mut items, mut last, mut questions) = (Items::of(asked)?, None, 0);
     while let Some(cursor) = next.take() {
-        if items.len() >= limit || questions == QUESTIONS_MAX {
+        if items.is_full() || questions == QUESTIONS_MAX {
             next = Some(cursor);
             break;
         }
@@ -34,20 +34,17 @@ pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failu
         let (messages, behind) = step(shared, cursor).await?;
         next = behind;
         for message in messages {
-            if items.len() == limit {
-                let last: Option<&(String, Value)> = items.last();
-                let last = last.and_then(|(topic, _)| TopicName::new(topic).ok());
-                next = Some(Box::new(Cursor::over_all(parsed, last)));
+            if items.is_full() {
+                let last: Option<&std::sync::Arc<Message>> = last.as_ref();
+                next = Some(Box::new(Cursor::over_all(parsed, last.map(|last| last.topic()))));
                 break;
             }
-            let topic = message.topic().as_str().to_owned();
-            let described = describe(&message, SHOWN_BYTES);
-            items.push((topic, described));
+            items.push(describe(&message, SHOWN_BYTES));
+            last = Some(message);
         }
     }
-    let items: Vec<Value> = items.into_iter().map(|(_, item)| item).collect();
     let next = next.map(|cursor| HEXLOWER.encode(cursor.position()));
-    Ok(Answer::json(&json!({ "retained": items, "cursor": next })))
+    Ok(Answer::json(&json!({ "retained": items.into_vec(), "cursor": next })))
 }
 
 async fn step(
@@ -62,8 +59,14 @@ async fn step(
 }
 
 fn describe(message: &Message, bytes_max: usize) -> Value {
-    let mut described = payload::describe(message.payload(), bytes_max);
+    let mut described = describe_value(message, bytes_max);
     described["topic"] = json!(message.topic().as_str());
+    described
+}
+
+/// A retained message without its topic.
+fn describe_value(message: &Message, bytes_max: usize) -> Value {
+    let mut described = payload::describe(message.payload(), bytes_max);
     described["qos"] = json!(message.qos() as u8);
     described["publisher"] = json!(message.publisher());
     described
@@ -129,26 +132,29 @@ fn from_request(filter: TopicFilter<'_>, asked: &Asked) -> Result<Cursor, Failur
 
 /// The topics with retained messages as a tree, a level at a time.
 pub(crate) async fn topics(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
-    let limit = limit(asked)?;
     let under = asked.parameter("under");
     let mut after: Option<Box<str>> = asked.parameter("cursor").map(Box::from);
-    let mut items = Vec::new();
+    let mut items = Items::of(asked)?;
     for _ in 0..QUESTIONS_MAX {
+        let mut last = after.clone();
         let question = ledger::Question::Branches { under: under.map(Box::from), after: after.take() };
         let OperatorAnswer::Branches(found, next) = asking::ledger(&shared.operator, question).await? else {
             unreachable!("it answers its question")
         };
-        let room = limit - items.len();
-        items.extend(found.iter().take(room).map(|branch| describe_branch(under, branch)));
-        after = match found.get(room) {
-            Some(_) => found.get(room - 1).map(|last| last.name.as_str().into()),
-            None => next.map(Box::from),
-        };
-        if after.is_none() || items.len() == limit {
+        after = next.map(Box::from);
+        for branch in &found {
+            if items.is_full() {
+                after = last;
+                break;
+            }
+            items.push(describe_branch(under, branch));
+            last = Some(branch.name.as_str().into());
+        }
+        if after.is_none() || items.is_full() {
             break;
         }
     }
-    Ok(Answer::json(&json!({ "topics": items, "cursor": after })))
+    Ok(Answer::json(&json!({ "topics": items.into_vec(), "cursor": after })))
 }
 
 fn describe_branch(under: Option<&str>, branch: &Branch) -> Value {
@@ -157,6 +163,6 @@ fn describe_branch(under: Option<&str>, branch: &Branch) -> Value {
         "name": name,
         "topic": under.map_or_else(|| name.clone(), |under| format!("{under}/{name}")),
         "has_more_levels": has_more_levels,
-        "retained": message.as_ref().map(|message| describe(message, SHOWN_BYTES)),
+        "retained": message.as_ref().map(|message| describe_value(message, SHOWN_BYTES)),
     })
 }

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::bad_cursor;
+use super::items::Items;
 use super::publish::name;
-use super::{bad_cursor, limit};
 use crate::answer::{Answer, Failure};
 use crate::asked::Asked;
 use crate::asking;
@@ -11,26 +12,30 @@ use crate::server::Shared;
 
 /// Clients and groups that a message to a topic is for, with the filters that match.
 pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
-    let limit = limit(asked)?;
+    let mut items = Items::of(asked)?;
     let topic = name(asked.parameter("topic").ok_or_else(|| Failure::bad("topic is missing"))?)?;
     let mut next = match asked.parameter("cursor") {
         None => Some(0),
         Some(text) => Some(text.parse::<usize>().map_err(|_| bad_cursor())?),
     };
-    let mut items = Vec::new();
-    while let Some(from) = next.filter(|_| items.len() < limit) {
+    while let Some(from) = next.filter(|_| !items.is_full()) {
         // Each shard knows all subscriptions.
         let question = broker::Question::Subscribers { topic: topic.into(), from };
         let answer = asking::shard(&shared.operator, 0, question).await?;
         let broker::Answer::Subscribers(found, behind) = answer.answer else {
             unreachable!("it answers its question")
         };
-        let room = limit - items.len();
-        next = if found.len() > room { Some(from + room) } else { behind };
-        items.extend(found.iter().take(room).map(describe));
+        next = behind;
+        for (number, one) in found.iter().enumerate() {
+            if items.is_full() {
+                next = Some(from + number);
+                break;
+            }
+            items.push(describe(one));
+        }
     }
     let cursor = next.map(|next| next.to_string());
-    Ok(Answer::json(&json!({ "subscriptions": items, "cursor": cursor })))
+    Ok(Answer::json(&json!({ "subscriptions": items.into_vec(), "cursor": cursor })))
 }
 
 fn describe(found: &broker::Subscription) -> Value {

@@ -211,7 +211,7 @@ pub(crate) const ALERTS: &[Alert] = &[
     warning(
         "PondhawkWrongPasswords",
         "0s",
-        r#"sum by (job, instance) (rate(pondhawk_connects_refused_by_reason_total{reason=~"password|guessing|authentication|token_(algorithm|claims|expired|key|malformed|signature|user)"}[5m])) > 1"#,
+        r#"sum by (job, instance) (rate(pondhawk_connects_refused_by_reason_total{reason=~"password|guessing|authentication|token_algorithm|token_claims|token_expired|token_key|token_malformed|token_signature|token_user"}[5m])) > 1"#,
         (
             "More than one login fails in each second",
             "Somebody guesses passwords, or many devices have an old one. `pondhawk ctl busiest refusals` lists the \

@@ -7,6 +7,9 @@ use base::{Message, Now};
 
 use super::{Retained, behind, key_of_text, successor};
 
+/// Bytes of topics from which an answer has no further level: each look-up compares and copies them.
+const BYTES_PER_ANSWER: usize = 64 * 1024;
+
 /// A level of the tree.
 #[derive(Debug, Clone)]
 pub struct Branch {
@@ -33,10 +36,14 @@ impl Retained {
         let prefix: Box<[u8]> = under.map_or_else(Box::default, |under| successor(&key_of_text(under)));
         let of = |name: &[u8]| -> Box<[u8]> { [&*prefix, name].concat().into() };
         let mut from = after.map_or_else(|| prefix.clone(), |after| behind(&of(after.as_bytes())));
-        let (mut found, mut last) = (Vec::new(), None);
+        let (mut found, mut last, mut bytes) = (Vec::new(), None, 0);
         for _ in 0..count {
+            if bytes >= BYTES_PER_ANSWER {
+                break;
+            }
             let Some(name) = self.next_level(&prefix, &from) else { return (found, None) };
             let key = of(name.as_bytes());
+            bytes += key.len();
             let value = self.values.get(&key).filter(|value| !value.message.is_expired(now));
             let below = successor(&key);
             let message = value.map(|value| Arc::clone(&value.message));

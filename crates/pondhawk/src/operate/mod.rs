@@ -101,7 +101,12 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> ExitCode {
 }
 
 fn finish(outcome: io::Result<ExitCode>) -> ExitCode {
-    outcome.unwrap_or_else(|error| crate::fail(&format!("error: {error}")))
+    outcome.unwrap_or_else(|error| {
+        // The server quotes names of clients in its errors.
+        let text = error.to_string();
+        let lines: Vec<String> = text.lines().map(on_terminal).collect();
+        crate::fail(&format!("error: {}", lines.join("\n")))
+    })
 }
 
 fn print(text: &str) -> io::Result<()> {

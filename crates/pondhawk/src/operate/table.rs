@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+/// Maximum width of a column, in characters. A longer cell moves the rest of its line only.
+const WIDTH_MAX: usize = 64;
 /// Columns of a list: the field, and its title.
 pub(crate) type Columns = &'static [(&'static str, &'static str)];
 
@@ -113,7 +115,7 @@ pub(crate) fn list(items: &[Value], columns: Columns) -> String {
     let titles: Vec<String> = columns.iter().map(|(_, title)| (*title).to_owned()).collect();
     let width = |column: usize| {
         let cells = rows.iter().chain([&titles]).map(|row| row[column].chars().count());
-        cells.max().unwrap_or(0)
+        cells.max().unwrap_or(0).min(WIDTH_MAX)
     };
     let widths: Vec<usize> = (0..columns.len()).map(width).collect();
     let line = |row: &Vec<String>| {
@@ -157,10 +159,12 @@ fn cell(value: &Value) -> String {
     on_terminal(&text)
 }
 
-/// A text of a client, without characters that control a terminal or turn the direction of writing.
+/// A text of a client, without characters that control a terminal, turn the direction of writing, or are not seen.
 pub(crate) fn on_terminal(text: &str) -> String {
     let is_harmful = |character: char| {
-        character.is_control() || matches!(character, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
+        let is_invisible = matches!(character,
+            '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{061C}' | '\u{FEFF}' | '\u{E0000}'..='\u{E007F}');
+        character.is_control() || is_invisible
     };
     text.chars().map(|character| if is_harmful(character) { '\u{FFFD}' } else { character }).collect()
 }

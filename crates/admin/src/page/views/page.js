@@ -29,7 +29,8 @@ export function make(name, attributes = {}, ...children) {
 }
 
 export const say = (text) => { said.textContent = text; };
-export const encode = encodeURIComponent;
+// A value in a path. Browsers take `.` and `..` out of paths, unless U+0000 is before them.
+export const encode = (text) => (/^\.\.?$/.test(text) ? `%00${text}` : encodeURIComponent(text));
 const whole = new Intl.NumberFormat("en");
 export const brief = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 export const number = (value) => (value == null ? "–" : whole.format(value));

@@ -5,6 +5,7 @@ import { Client } from "./mqtt.js";
 const MESSAGES_SHOWN = 200;
 const PAYLOAD_CHARS_SHOWN = 1000;
 const PAYLOAD_BYTES_SHOWN = 64;
+const TOPIC_CHARS_SHOWN = 250;
 // The connection stays while other views are open.
 let client = null, connected = false, url = "", subscriptions = [], messages = [], drawing = 0;
 
@@ -31,6 +32,8 @@ function shownPayload(payload) {
   }
 }
 
+const shownTopic = (topic) => (topic.length > TOPIC_CHARS_SHOWN ? `${topic.slice(0, TOPIC_CHARS_SHOWN)}…` : topic);
+
 // Shows the messages with the next picture of the screen, however many come until then.
 function draw() {
   drawing ||= requestAnimationFrame(() => {
@@ -50,7 +53,7 @@ function tell(event, ...facts) {
     }
     case "message": {
       const { topic, qos, retain, payload } = facts[0];
-      messages.unshift({ time: new Date().toTimeString().slice(0, 8), topic, qos, retain, size: payload.length, text: shownPayload(payload) });
+      messages.unshift({ time: new Date().toTimeString().slice(0, 8), topic: shownTopic(topic), qos, retain, size: payload.length, text: shownPayload(payload) });
       messages.length = Math.min(messages.length, MESSAGES_SHOWN);
       draw();
       return;
