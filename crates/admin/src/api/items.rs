@@ -38,7 +38,7 @@ impl Items {
         self.items.push(item);
     }
 
-    /// All items.
+    /// The items, in the order in which they were added.
     pub(super) fn into_vec(self) -> Vec<Value> {
         self.items
     }
