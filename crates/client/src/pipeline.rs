@@ -43,7 +43,7 @@
 //! places in its [buffer](Workers::buffer). These messages include the results that wait for the next stage or for the
 //! caller. A full stage takes no message from the stage before, and the first stage takes none from the subscription. The
 //! bounds of the subscription's stream then apply, and the server stores further messages; see the back pressure of the
-//! [crate](crate).
+//! [`crate`].
 //!
 //! The function of a stage may wait, but should not occupy its thread for long. `tokio::task::spawn_blocking` is for that.
 //!
