@@ -36,12 +36,17 @@ impl Answer {
 impl Server {
     /// The server of a broker with a generated token.
     pub(super) fn of(broker: &Broker) -> Self {
-        let line = broker.wait_for_log("admin server on http://");
-        let address = line.split("http://").nth(1).and_then(|address| address.trim().parse().ok());
+        let address = Self::address_of(broker);
         let line = broker.wait_for_log("its token ");
         let last = line.split_whitespace().last().expect("the line ends with the token or its file");
         let token = std::fs::read_to_string(last).unwrap_or_else(|_| last.to_owned()).trim().to_owned();
-        Self { address: address.expect("an address"), token }
+        Self::with(&address, &token)
+    }
+
+    /// The address of the server of a broker.
+    pub(super) fn address_of(broker: &Broker) -> String {
+        let line = broker.wait_for_log("admin server on http://");
+        line.split("http://").nth(1).expect("an address").trim().to_owned()
     }
 
     /// The server of a broker with a token for each role: those of an admin, an operator and a viewer. `files` is a directory for
@@ -57,8 +62,7 @@ impl Server {
         }
         let settings = format!("{settings}\n{admin}");
         let broker = Broker::start(&Options { shards, settings, ..Options::default() });
-        let line = broker.wait_for_log("admin server on http://");
-        let address = line.split("http://").nth(1).expect("an address").trim().to_owned();
+        let address = Self::address_of(&broker);
         let servers = roles.map(|role| Self::with(&address, &token(role)));
         (broker, servers)
     }
@@ -390,9 +394,7 @@ fn each_role_has_its_rights() {
     let settings: String = ["viewer", "operator", "admin"].map(file).concat();
     let settings = format!("[admin]\naddress = \"127.0.0.1:0\"\n{settings}");
     let broker = Broker::start(&Options { settings, ..Options::default() });
-    let line = broker.wait_for_log("admin server on http://");
-    let address = line.split("http://").nth(1).and_then(|address| address.trim().parse().ok());
-    let server = Server { address: address.expect("an address"), token: String::new() };
+    let server = Server::with(&Server::address_of(&broker), "");
     let statuses = |token: &str| {
         let server = server.with_token(token);
         let requests = [

@@ -173,6 +173,7 @@ fn the_last_lines_of_the_log_are_read_through_the_server() {
     assert_ne!(older["lines"], two["lines"]);
     assert_eq!(server.get("/api/v1/log?level=loud").status, 400);
     let guess = server.with_token("0123456789abcdef");
+    assert_eq!(server.with_token("").get("/api/v1/log").status, 401);
     assert_eq!([guess.get("/api/v1/log").status, guess.get("/api/v1/log").status], [401, 401]);
     let wrong = server.value("/api/v1/log?match=wrong%20token");
     assert_eq!(wrong["lines"].as_array().map(Vec::len), Some(1), "{wrong}");

@@ -111,8 +111,7 @@ fn the_probes_of_the_chart_need_no_token_and_metrics_the_token_of_a_viewer() {
     let file = directory.path().join("pondhawk.toml");
     fs::write(&file, text).expect("it is ours");
     let broker = Broker::start(&Options { file: Some(file), ..Options::default() });
-    let line = broker.wait_for_log("admin server on http://");
-    let address = line.split("http://").nth(1).expect("an address").trim();
+    let address = &*Server::address_of(&broker);
     // The kubelet and Prometheus name the pod by its address.
     let status = |path: &str, token: &str| {
         let token =

@@ -186,8 +186,7 @@ impl Scene {
         let file = directory.path().join("pondhawk.toml");
         std::fs::write(&file, settings).expect("it is ours");
         let broker = Broker::start(&Options { file: Some(file), ..Options::default() });
-        let line = broker.wait_for_log("admin server on http://");
-        let address = line.split("http://").nth(1).expect("an address").trim().to_owned();
+        let address = Server::address_of(&broker);
         Self { broker, address, clients: Vec::new(), _directory: directory }
     }
 

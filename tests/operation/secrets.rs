@@ -306,8 +306,7 @@ fn a_running_broker_tells_no_secret() {
     place.write("users", &users);
     place.write("dynamic.json", "{\"clients\":\"hush9\"}");
     reload(&broker, &file, &configuration(&names, "debug"), "stays as it was", 3);
-    let line = broker.wait_for_log("admin server on http://");
-    let address = line.split("http://").nth(1).expect("it is there").trim().to_owned();
+    let address = Server::address_of(&broker);
     for command in [&["status"][..], &["clients"], &["client", "c"], &["subscriptions", "c"], &["retained"]] {
         let server = ["--admin", &address, "--token-file", names[1], "--json"];
         let (is_good, said) = place.run(&[&["ctl"], command, &server].concat(), &[]);

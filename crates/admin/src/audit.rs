@@ -14,7 +14,7 @@ use crate::routes::Route;
 use crate::server::Shared;
 use crate::tokens::{Holder, Role};
 
-/// Maximum length of the name of a thing, and of a state, in a record in memory, in bytes.
+/// Maximum length of the name of a thing, and of a state, in a record and in its line of the log, in bytes.
 const TEXT_BYTES_MAX: usize = 1_024;
 
 /// The last changes that operators have asked for.

@@ -85,6 +85,8 @@ pub(crate) struct Shared {
     hosts: Hosts,
     tokens: Tokens,
     attempts: Mutex<Attempts>,
+    /// The same, without requests that have no token.
+    guesses: Mutex<Attempts>,
     /// Requests for changes whose role is too low.
     refused: Mutex<Attempts>,
     room: Room,
@@ -121,6 +123,7 @@ pub fn start(settings: Settings, operator: Operator, control: Box<dyn Control>) 
         hosts: Hosts::new(socket.local_addr()?.ip(), &hosts),
         tokens,
         attempts: Mutex::default(),
+        guesses: Mutex::default(),
         refused: Mutex::default(),
         room: Room::default(),
         bans_max,
@@ -325,8 +328,9 @@ fn admit(
     }
     let mut attempts = shared.attempts.lock().unwrap_or_else(PoisonError::into_inner);
     let wrong = attempts.wrong(peer.from.ip(), Instant::now());
-    // One line for each address and while: a guesser does not fill the log.
-    if wrong == Some(1) && token.is_some() {
+    // One line for each address and while: a guesser does not fill the log. Requests without a token do not count.
+    let mut guesses = shared.guesses.lock().unwrap_or_else(PoisonError::into_inner);
+    if token.is_some() && guesses.wrong(peer.from.ip(), Instant::now()) == Some(1) {
         tracing::warn!(from = %peer.from, "a request to the admin server has a wrong token");
     }
     Err(if wrong.is_some() { Inadmissible::Token } else { Inadmissible::Guessing })

@@ -79,7 +79,7 @@ impl Tokens {
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err("a token has no blanks, and ASCII characters only");
         }
-        if name.len() > NAME_BYTES_MAX || name.chars().any(is_harmful) {
+        if name.len() > NAME_BYTES_MAX || name.chars().any(wire::is_hidden) {
             return Err("the name behind a token has at most 64 bytes, and no control characters");
         }
         let hash = hash(token);
@@ -125,11 +125,6 @@ impl Tokens {
         // The table is looked up by the hash: the time of a comparison tells about the hash, which nobody can choose.
         self.0.get(&hash(token))
     }
-}
-
-/// Whether a character controls a terminal, or turns the direction of writing.
-fn is_harmful(character: char) -> bool {
-    character.is_control() || matches!(character, '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}')
 }
 
 fn hash(token: &str) -> [u8; 32] {

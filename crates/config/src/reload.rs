@@ -30,16 +30,26 @@ pub struct Changes {
 }
 
 /// The origins of the values in force after a reload: those of the new configuration, but for keys that need a restart.
+///
+/// `listeners` are the listeners in force after the reload. Changes name them by their addresses, and origins by their places.
 pub fn origins_after(
     former: &[(String, Origin)],
     new: &[(String, Origin)],
     changes: &Changes,
+    listeners: &[Listener],
 ) -> Vec<(String, Origin)> {
-    let waits =
-        |key: &str| changes.keys.iter().any(|change| change.key == key && change.applies == Applies::Restart);
-    let in_force =
-        new.iter().filter(|(key, _)| !waits(key)).chain(former.iter().filter(|(key, _)| waits(key)));
-    in_force.cloned().collect()
+    let mut origins = new.to_vec();
+    for change in changes.keys.iter().filter(|change| change.applies == Applies::Restart) {
+        let place = listeners.iter().enumerate().find_map(|(place, listener)| {
+            let key = change.key.strip_prefix(&format!("listener[{}].", listener.address))?;
+            Some((format!("listener[{place}].{key}"), format!("listener[{}].{key}", changes.former[place]?)))
+        });
+        let (key, before) = place.unwrap_or_else(|| (change.key.clone(), change.key.clone()));
+        origins.retain(|(known, _)| *known != key);
+        let kept = former.iter().filter(|(known, _)| *known == before);
+        origins.extend(kept.map(|(_, origin)| (key.clone(), origin.clone())));
+    }
+    origins
 }
 
 impl Config {
@@ -141,6 +151,34 @@ mod tests {
     fn parse(text: &str) -> Config {
         let machine = Machine { cores: 1, memory_bytes: 1 << 30, open_files: 1_024, state_dir: "/s".into() };
         Config::parse(&Sources::of("pond.toml", text), &Flags::default(), &machine).unwrap()
+    }
+
+    /// The second listener becomes the first one, and keeps its backlog with the line that has set it.
+    #[test]
+    fn a_key_that_waits_for_a_restart_keeps_its_origin() {
+        let machine = Machine { cores: 1, memory_bytes: 1 << 30, open_files: 1_024, state_dir: "/s".into() };
+        let parse = |text: &str| {
+            let parsed =
+                Config::parse_with_origins(&Sources::of("pond.toml", text), &Flags::default(), &machine);
+            parsed.unwrap_or_else(|report| panic!("{}", report.render(false)))
+        };
+        let listener =
+            |port: u16, rest: &str| format!("[[listener]]\naddress = \"127.0.0.1:{port}\"\n{rest}");
+        let (mut config, former) =
+            parse(&format!("[sys]\ninterval = \"5 s\"\n{}{}", listener(1, ""), listener(2, "backlog = 7\n")));
+        let (new, origins) =
+            parse(&(listener(2, "backlog = 8\nmax_qos = 1\n") + &listener(1, "backlog = 9\n")));
+        let changes = config.take_over(&new);
+        let origins = origins_after(&former, &origins, &changes, &config.listeners);
+        let shown = config.to_toml_with_origins(&origins);
+        for line in ["interval = \"5 s\" # line 2\n", "backlog = 7 # line 7\n", "max_qos = 1 # line 4\n"] {
+            assert!(shown.contains(line), "{line}{shown}");
+        }
+        let second = shown.rsplit("[[listener]]").next().expect("a listener");
+        assert!(
+            second.lines().any(|line| line.starts_with("backlog = ") && line.ends_with(" # default")),
+            "{second}"
+        );
     }
 
     #[test]

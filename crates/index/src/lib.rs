@@ -59,7 +59,7 @@ use hash::LevelHash;
 use hashed_topic::HashedTopic;
 use shapes::Shapes;
 pub use shapes::{DeepShape, SHALLOW_LEVELS_MAX};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use subscribers::{Removal, Subscribers};
 use topic::{TopicFilter, TopicName};
 
@@ -107,7 +107,7 @@ pub enum Change<'a, S, O> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Match<S, O> {
     /// The filter. Of a shared subscription, it is the part behind `$share/{group}/`.
-    pub filter: Box<str>,
+    pub filter: Arc<str>,
     /// Handle of the subscriber.
     pub subscriber: S,
     /// Options that were granted to the subscriber.
@@ -180,15 +180,17 @@ impl<S: Identity + Clone, O: Copy> Index<S, O> {
         self.for_each_matching_filter(topic, |filter, _, subscribers| {
             let (length, room) = (subscribers.len(), count - found.len());
             let first = from.saturating_sub(begin).min(length);
-            let piece = subscribers.piece(first, room);
-            has_more |= first + piece.len() < length;
-            let of_filter = |(subscriber, options): (&S, &O)| Match {
-                filter: filter.as_str().into(),
-                subscriber: subscriber.clone(),
-                options: *options,
-            };
-            found.extend(piece.into_iter().map(of_filter));
+            let count = room.min(length - first);
+            has_more |= first + count < length;
             begin += length;
+            if count > 0 {
+                let filter: Arc<str> = filter.as_str().into();
+                found.extend(subscribers.piece(first, count).map(|(subscriber, options)| Match {
+                    filter: Arc::clone(&filter),
+                    subscriber: subscriber.clone(),
+                    options: *options,
+                }));
+            }
         });
         let next = has_more.then(|| from + found.len());
         (found, next)

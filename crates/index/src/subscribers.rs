@@ -107,12 +107,12 @@ impl<S: Identity + Clone, O: Copy> Subscribers<S, O> {
     }
 
     /// At most `count` members from number `first` on.
-    pub(crate) fn piece(&self, first: usize, count: usize) -> Vec<(&S, &O)> {
+    pub(crate) fn piece(&self, first: usize, count: usize) -> impl Iterator<Item = (&S, &O)> {
         let all = match self {
             Self::One(member) => std::slice::from_ref(member),
             Self::Many(members) => &members.list,
         };
-        all.iter().skip(first).take(count).map(|member| (&member.subscriber, &member.options)).collect()
+        all.iter().skip(first).take(count).map(|member| (&member.subscriber, &member.options))
     }
 
     /// Size on the heap, in bytes.

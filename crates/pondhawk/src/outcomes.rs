@@ -54,7 +54,8 @@ impl Outcomes {
     }
 }
 
-fn describe(change: &Change) -> String {
+/// A line about a key that has changed.
+pub(crate) fn describe(change: &Change) -> String {
     let Change { key, value, applies } = change;
     let value = if value.is_empty() { "none" } else { &*without_queries(value) };
     match applies {

@@ -17,7 +17,7 @@ use protocol::Instruments;
 use crate::file::{self, Loaded};
 use crate::files_read::{FilesRead, Stamps};
 use crate::logging::Logging;
-use crate::outcomes::Outcomes;
+use crate::outcomes::{Outcomes, describe};
 use crate::running::Running;
 use crate::stamp::Stamp;
 use crate::watch::Watch;
@@ -118,6 +118,8 @@ impl Reload {
                 running.reload(&config, &origins, server).map_err(|error| error.to_string())
             }
         };
+        // A refusal quotes lines of the file.
+        let outcome = outcome.map_err(|why| file::without_queries(&why));
         log.change(&running.config.log);
         self.outcomes.end(outcome.as_ref().map_err(String::as_str));
         match outcome {
@@ -177,14 +179,8 @@ impl Reload {
     fn tell(&self, changes: &Changes) {
         let (later, now): (Vec<&Change>, Vec<&Change>) =
             changes.keys.iter().partition(|change| change.applies == Applies::Restart);
-        for Change { key, value, .. } in &now {
-            let value = if value.is_empty() { "none" } else { &*file::without_queries(value) };
-            tracing::info!("{key} = {value} from now on");
-        }
-        for Change { key, value, .. } in &later {
-            let value = if value.is_empty() { "none" } else { &*file::without_queries(value) };
-            tracing::warn!("{key} = {value} needs a restart, and has no effect until then");
-        }
+        now.iter().for_each(|change| tracing::info!("{}", describe(change)));
+        later.iter().for_each(|change| tracing::warn!("{}", describe(change)));
         if now.is_empty() && later.is_empty() {
             tracing::info!("the configuration is as before");
         }

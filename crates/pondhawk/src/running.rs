@@ -188,7 +188,8 @@ impl Running {
     ) -> io::Result<Changes> {
         self.forget_sockets(server);
         let prepared = self.prepare(new, server)?;
-        self.origins = config::origins_after(&self.origins, origins, &prepared.changes);
+        let Prepared { config, changes, .. } = &prepared;
+        self.origins = config::origins_after(&self.origins, origins, changes, &config.listeners);
         Ok(self.commit(prepared, server))
     }
 

@@ -93,19 +93,24 @@ pub(crate) fn serve(loaded: &Loaded, reload: Reload, file_layer: FileLayer) -> i
     forward(signals, ended, wishes.clone());
     let mut from_files = FromFiles { running, reload, log: &log, wishes, looks: Looks::default() };
     let event = wait(&events, &mut from_files, controls.as_ref(), &server);
+    // Before the threads that they ask.
     drop((admin, watchdog));
+    end(event, server)
+}
+
+/// Ends the server after the event that has ended the wait.
+fn end(event: Option<Ended>, server: Server) -> io::Result<()> {
     match event {
-        Some(Ended { thread }) if thread != SIGNAL => {
+        Some(Ended { thread }) if thread == SIGNAL => {
+            tracing::info!("stopping");
+            process::notify_stopping();
+            server.shut_down()
+        }
+        Some(Ended { thread }) => {
             let failure = server.shut_down();
             Err(io::Error::other(format!("{thread} has stopped unexpectedly: {failure:?}")))
         }
-        by_signal => {
-            if by_signal.is_some() {
-                tracing::info!("stopping");
-                process::notify_stopping();
-            }
-            server.shut_down()
-        }
+        None => server.shut_down(),
     }
 }
 

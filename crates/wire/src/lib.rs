@@ -50,7 +50,7 @@ pub use run::{
     Run, RunPayloads, brief_acknowledgement, brief_puback, brief_pubrec, numbered_packets, numbered_run,
     publish_run, renumber, set_packet_id,
 };
-pub use shown::Shown;
+pub use shown::{Shown, is_hidden};
 pub use sink::{Counter, EncodeError, Forbidden, Full, Sink, SliceSink};
 pub use string::{Binary, BinaryTooLong, ResponseTopic, Utf8, Utf8Error};
 pub use topic::{TopicFilter, TopicName};

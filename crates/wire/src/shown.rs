@@ -40,7 +40,8 @@ impl fmt::Write for Escaping<'_, '_> {
 }
 
 /// Whether a character moves the cursor, ends a line, controls a terminal or changes the direction of text.
-fn is_hidden(character: char) -> bool {
+#[must_use]
+pub fn is_hidden(character: char) -> bool {
     character.is_control()
         || matches!(
             character,

@@ -57,6 +57,11 @@ try {
   await look("clients", "#/clients", "frog/1");
   await look("markup", "#/clients", "<img src=x onerror=");
   await look("client", "#/client/frog%2F1", "pond/#");
+  await look("dots", "#/client/..", "Client ..");
+  const ban = await evaluate(`document.querySelector('main a[href^="#/bans"]').getAttribute("href")`);
+  if (ban !== "#/bans?kind=client_id&value=..") problems.push(`dots: the ban is of ${ban}`);
+  await evaluate(`document.querySelector("main button.danger").click(); document.querySelector("#ask button[value=yes]").click()`);
+  await look("dots-gone", "#/client/..", ".. is disconnected.");
   await look("queue", "#/client/newt", "<i>for the newt</i>");
   await look("busiest", "#/busiest", "Clients that connect often, in the last");
   await look("groups", "#/groups", "$share/workers/jobs/#");

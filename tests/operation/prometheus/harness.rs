@@ -58,8 +58,7 @@ impl Folder {
 
     /// The admin server of a broker.
     pub(super) fn server(&self, broker: &Broker) -> Server {
-        let line = broker.wait_for_log("admin server on http://");
-        Server::with(line.split("http://").nth(1).expect("an address").trim(), TOKEN)
+        Server::with(&Server::address_of(broker), TOKEN)
     }
 
     /// The keys of an admin server with the token.

@@ -23,6 +23,11 @@ impl Items {
         Ok(Self::new(limit(asked)?))
     }
 
+    /// A list whose number of items is bounded by the question behind it.
+    pub(super) fn of_one_answer() -> Self {
+        Self::new(usize::MAX)
+    }
+
     fn new(limit: usize) -> Self {
         Self { items: Vec::new(), limit, bytes: 0 }
     }

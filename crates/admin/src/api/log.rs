@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::body::Body;
 use super::items::Items;
-use super::{bad_cursor, limit, word};
+use super::{LIMIT_MAX, bad_cursor, word};
 use crate::answer::{Answer, Failure};
 use crate::asked::Asked;
 use crate::control::LogRecord;
@@ -84,11 +84,17 @@ fn describe(line: &LogRecord) -> Value {
 
 /// The last changes that operators have asked for, newest first.
 pub(crate) fn changes(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
-    let (limit, before) = (limit(asked)?, number_cursor(asked)?);
-    let changes = shared.trail.list(before, limit);
-    let cursor = changes.last().filter(|_| changes.len() == limit).map(|(number, _)| number.to_string());
-    let changes: Vec<Value> = changes.into_iter().map(|(_, change)| change).collect();
-    Ok(Answer::json(&json!({ "changes": changes, "cursor": cursor })))
+    let (mut items, mut before) = (Items::of(asked)?, number_cursor(asked)?);
+    let mut has_more = false;
+    for (number, change) in shared.trail.list(before, LIMIT_MAX + 1) {
+        if items.is_full() {
+            has_more = true;
+            break;
+        }
+        items.push(change);
+        before = number;
+    }
+    Ok(Answer::json(&json!({ "changes": items.into_vec(), "cursor": has_more.then(|| before.to_string()) })))
 }
 
 /// A cursor that is the number of a line or a record.

@@ -1,5 +1,7 @@
 //! Retained messages, as a list and as a tree of topics.
 
+use std::sync::Arc;
+
 use base::{Content, Message};
 use data_encoding::HEXLOWER;
 use hyper::StatusCode;
@@ -24,7 +26,8 @@ const CLEARING_STEPS_MAX: usize = 4;
 pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
     let parsed = plain_filter(asked.parameter("filter").unwrap_or("#"))?;
     let mut next = Some(Box::new(from_request(parsed, asked)?));
-    let (mut items, mut last, mut questions) = (Items::of(asked)?, None, 0);
+    let (mut items, mut questions) = (Items::of(asked)?, 0);
+    let mut last: Option<Arc<Message>> = None;
     while let Some(cursor) = next.take() {
         if items.is_full() || questions == QUESTIONS_MAX {
             next = Some(cursor);
@@ -35,8 +38,8 @@ pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failu
         next = behind;
         for message in messages {
             if items.is_full() {
-                let last: Option<&std::sync::Arc<Message>> = last.as_ref();
-                next = Some(Box::new(Cursor::over_all(parsed, last.map(|last| last.topic()))));
+                let last = last.as_ref().map(|last| last.topic());
+                next = Some(Box::new(Cursor::over_all(parsed, last)));
                 break;
             }
             items.push(describe(&message, SHOWN_BYTES));
@@ -50,7 +53,7 @@ pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failu
 async fn step(
     shared: &Shared,
     cursor: Box<Cursor>,
-) -> Result<(Vec<std::sync::Arc<Message>>, Option<Box<Cursor>>), Failure> {
+) -> Result<(Vec<Arc<Message>>, Option<Box<Cursor>>), Failure> {
     let question = ledger::Question::Retained(cursor);
     let OperatorAnswer::Retained(messages, next) = asking::ledger(&shared.operator, question).await? else {
         unreachable!("it answers its question")
@@ -84,7 +87,9 @@ pub(crate) async fn clear(asked: &Asked, shared: &Shared) -> Result<Answer, Fail
     let topic = own_name(&asked.values[0])?;
     let filter = TopicFilter::new(topic.as_str()).map_err(|_| Failure::bad("this is no topic"))?;
     let (messages, _) = step(shared, Box::new(Cursor::over_all(filter, None))).await?;
-    asked.note_before(messages.first().map_or(Value::Null, |message| describe(message, SHOWN_BYTES)));
+    // The log has no payloads.
+    let before = |message: &Arc<Message>| json!({ "bytes": message.payload().len(), "publisher": message.publisher() });
+    asked.note_before(messages.first().map_or(Value::Null, before));
     clear_topic(topic, shared).await?;
     Ok(Answer::json(&json!({ "cleared": topic.as_str() })))
 }

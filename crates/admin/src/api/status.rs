@@ -10,7 +10,6 @@ use crate::asking;
 use crate::control::{Certificate, Listener};
 use crate::metrics::{self, Figures};
 use crate::server::Shared;
-use crate::tokens::Role;
 
 /// The type of the text format of Prometheus.
 const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -72,7 +71,7 @@ pub(crate) async fn status(asked: &Asked, shared: &Shared) -> Answer {
         "uptime_seconds": shared.operator.uptime().as_secs(),
         "ready": missing.is_empty(),
         "missing": missing,
-        "role": asked.holder.as_ref().map(|holder| holder.role).map(Role::word),
+        "role": asked.holder.as_ref().map(|holder| holder.role.word()),
         "shards": shared.operator.shards(),
     }))
 }

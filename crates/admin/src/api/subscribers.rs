@@ -45,7 +45,7 @@ fn describe(found: &broker::Subscription) -> Value {
     json!({
         "client_id": (!is_group).then_some(name),
         "group": is_group.then_some(name),
-        "filter": found.filter,
+        "filter": &*found.filter,
         "qos": interest.qos() as u8,
         "no_local": interest.no_local(),
         "retain_as_published": interest.retain_as_published(),

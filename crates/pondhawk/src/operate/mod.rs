@@ -216,10 +216,7 @@ fn reload(server: &Server, is_json: bool) -> io::Result<()> {
         }
         return match last["error"].as_str() {
             None => Ok(()),
-            Some(why) => {
-                let lines: Vec<String> = why.lines().map(on_terminal).collect();
-                Err(io::Error::other(format!("the configuration stays as it was: {}", lines.join("\n"))))
-            }
+            Some(why) => Err(io::Error::other(format!("the configuration stays as it was: {why}"))),
         };
     }
     Err(io::Error::other("the broker has not read its configuration within a minute; see its log"))

@@ -159,14 +159,9 @@ fn cell(value: &Value) -> String {
     on_terminal(&text)
 }
 
-/// A text of a client, without characters that control a terminal, turn the direction of writing, or are not seen.
+/// A text of a client, without characters that control a terminal or turn the direction of writing.
 pub(crate) fn on_terminal(text: &str) -> String {
-    let is_harmful = |character: char| {
-        let is_invisible = matches!(character,
-            '\u{200B}'..='\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2060}'..='\u{2069}' | '\u{061C}' | '\u{FEFF}' | '\u{E0000}'..='\u{E007F}');
-        character.is_control() || is_invisible
-    };
-    text.chars().map(|character| if is_harmful(character) { '\u{FFFD}' } else { character }).collect()
+    text.chars().map(|character| if wire::is_hidden(character) { '\u{FFFD}' } else { character }).collect()
 }
 
 #[cfg(test)]
@@ -177,7 +172,10 @@ mod tests {
 
     #[test]
     fn texts_of_clients_cannot_control_the_terminal() {
-        assert_eq!(on_terminal("a\u{1B}[2J\n=> b\u{202E}c é"), "a\u{FFFD}[2J\u{FFFD}=> b\u{FFFD}c é");
+        assert_eq!(
+            on_terminal("a\u{1B}[2J\n=> b\u{202E}\u{200F}c é"),
+            "a\u{FFFD}[2J\u{FFFD}=> b\u{FFFD}\u{FFFD}c é"
+        );
     }
 
     #[test]

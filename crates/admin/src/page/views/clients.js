@@ -46,9 +46,9 @@ export async function client([id], query) {
     make("p", {},
       order("operator", { class: "danger", ...(!found.connected && { disabled: true }), onclick: () => change(`Disconnect ${id}? Its session stays if it lasts, and its will is published.`, `${path}/connection`, "DELETE", undefined, `${id} is disconnected.`) }, "Disconnect"), " ",
       order("admin", { class: "danger", onclick: () => change(`End the session of ${id}? Its subscriptions and queued messages are lost.`, path, "DELETE", undefined, `The session of ${id} has ended.`) }, "End session"), " ",
-      make("a", { href: `#/bans?kind=client_id&value=${encode(id)}` }, "Ban…"), " ",
-      make("a", { href: `#/trace?kind=client_id&value=${encode(id)}` }, "Trace…"), " ",
-      make("a", { href: `#/explain?subscriber=${encode(id)}` }, "Why does it not get a message?")),
+      make("a", { href: `#/bans?kind=client_id&value=${encodeURIComponent(id)}` }, "Ban…"), " ",
+      make("a", { href: `#/trace?kind=client_id&value=${encodeURIComponent(id)}` }, "Trace…"), " ",
+      make("a", { href: `#/explain?subscriber=${encodeURIComponent(id)}` }, "Why does it not get a message?")),
     ...(found.lasting ? await queueParts(`${path}/queue`, id, query) : []),
     make("h2", {}, "Subscriptions"),
     table(cursor ? "The first 256 subscriptions" : "All subscriptions", [

@@ -1,4 +1,4 @@
-import { make, say, encode, number, bytes, call, ask, change, table, field, values, go, link, more, payload, order, orders, again } from "./page.js";
+import { make, encode, number, bytes, call, change, table, field, values, go, link, more, payload, order, orders, changeInPieces } from "./page.js";
 
 export async function retained(_, query) {
   const filter = query.get("filter") || "#";
@@ -22,21 +22,8 @@ export async function retained(_, query) {
 
 // Clears all topics that match, a piece at a time.
 function clearParts(filter) {
-  const clear = async () => {
-    if (!(await ask(`Clear the retained messages of all topics that match ${filter}? Subscribers get a message without payload for each.`))) return;
-    let count = 0, next = "";
-    try {
-      do {
-        const done = await call(`/api/v1/retained?${new URLSearchParams({ filter, ...(next && { cursor: next }) })}`, "DELETE");
-        count += done.cleared;
-        next = done.cursor;
-      } while (next);
-      say(`${number(count)} topics are cleared.`);
-    } catch (error) {
-      say(`Refused: ${error.message}`);
-    }
-    again();
-  };
+  const clear = () => changeInPieces(`Clear the retained messages of all topics that match ${filter}? Subscribers get a message without payload for each.`,
+    "/api/v1/retained", { filter }, "cleared", "topics are cleared.");
   return make("p", {}, order("operator", { class: "danger", onclick: clear }, `Clear all that match ${filter}`));
 }
 

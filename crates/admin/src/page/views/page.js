@@ -29,7 +29,7 @@ export function make(name, attributes = {}, ...children) {
 }
 
 export const say = (text) => { said.textContent = text; };
-// A value in a path. Browsers take `.` and `..` out of paths, unless U+0000 is before them.
+// A value in the path of a request. Browsers take `.` and `..` out of paths, unless U+0000 is before them.
 export const encode = (text) => (/^\.\.?$/.test(text) ? `%00${text}` : encodeURIComponent(text));
 const whole = new Intl.NumberFormat("en");
 export const brief = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
@@ -85,6 +85,23 @@ export async function change(question, path, method, body, done) {
   }
 }
 
+// Asks for a change that is carried out in pieces, a request for each, and says how much was done in all.
+export async function changeInPieces(question, path, parameters, field, done) {
+  if (!(await ask(question))) return;
+  let count = 0, next = null;
+  try {
+    do {
+      const answer = await call(`${path}?${new URLSearchParams({ ...parameters, ...(next && { cursor: next }) })}`, "DELETE");
+      count += answer[field];
+      next = answer.cursor;
+    } while (next);
+    say(`${number(count)} ${done}`);
+  } catch (error) {
+    say(`Refused: ${error.message}`);
+  }
+  again();
+}
+
 // The roles in the order of their rights, and that of the token of this page.
 const ROLES = ["viewer", "operator", "admin"];
 let role = null;
@@ -127,7 +144,7 @@ export const choice = (title, name, query, options) => make("label", {}, title, 
 
 export const values = (form) => Object.fromEntries(new FormData(form));
 export const go = (path, query = {}) => { location.hash = `${path}${Object.keys(query).length ? `?${new URLSearchParams(query)}` : ""}`; };
-export const link = (id) => make("a", { href: `#/client/${encode(id)}` }, id);
+export const link = (id) => make("a", { href: `#/client/${encodeURIComponent(id)}` }, id);
 
 export function more(path, query, cursor) {
   if (cursor == null) return null;

@@ -1,25 +1,11 @@
-import { make, say, number, bytes, duration, call, ask, table, field, values, more, payload, orders, again } from "./page.js";
+import { make, number, bytes, duration, call, table, field, values, more, payload, orders, changeInPieces } from "./page.js";
 
 // Messages that wait in a queue, with the way to discard them.
 export async function queueParts(path, name, query) {
   const asked = new URLSearchParams({ limit: "50", ...(query.get("cursor") && { cursor: query.get("cursor") }) });
   const { messages, cursor } = await call(`${path}?${asked}`);
-  const discard = async (filter) => {
-    const what = filter ? `messages to ${filter}` : "all messages";
-    if (!(await ask(`Discard ${what} that wait for ${name}? They are lost.`))) return;
-    let count = 0, next = "";
-    try {
-      do {
-        const done = await call(`${path}?${new URLSearchParams({ ...(filter ? { filter } : { all: "true" }), ...(next && { cursor: next }) })}`, "DELETE");
-        count += done.discarded;
-        next = done.cursor;
-      } while (next);
-      say(`${number(count)} messages are discarded.`);
-    } catch (error) {
-      say(`Refused: ${error.message}`);
-    }
-    again();
-  };
+  const discard = (filter) => changeInPieces(`Discard ${filter ? `messages to ${filter}` : "all messages"} that wait for ${name}? They are lost.`,
+    path, filter ? { filter } : { all: "true" }, "discarded", "messages are discarded.");
   const form = orders("admin", "Discarding messages", { onsubmit: (event) => { event.preventDefault(); discard(values(form).filter); } },
     field("Topic filter (empty: all)", { name: "filter", placeholder: "pond/#" }), make("button", { class: "danger" }, "Discard"));
   return [make("h2", {}, "Messages that wait"),

@@ -52,6 +52,6 @@ export async function configuration() {
     make("p", {}, order("admin", { onclick: reload }, "Reload")),
     form, ...backupParts(backup),
     make("h2", {}, "All settings"),
-    make("p", {}, "Behind each value is its origin. Values that a file or a variable sets are bold."),
+    make("p", {}, "Behind each value is its origin. Values that are no defaults are bold."),
     make("pre", { tabindex: "0", role: "region", "aria-label": "Configuration" }, found.toml.split("\n").map(setting))];
 }
