@@ -129,9 +129,7 @@ pub(crate) fn measure(library: Library, qos: u8, messages: usize) -> Result<Meas
     confine(&broker)?;
     let job = |role| Job { library, role, port: broker.address().port(), qos, messages };
     let mut receiver = job(Role::Receive).start()?;
-    let output = receiver.stdout.take().map(BufReader::new);
-    let first = output.and_then(|output| output.lines().next()).and_then(Result::ok);
-    if first.as_deref() != Some(READY) {
+    if first_line(&mut receiver).as_deref() != Some(READY) {
         return Err(format!("{} does not subscribe", library.name()));
     }
     let began = Instant::now();
@@ -140,6 +138,11 @@ pub(crate) fn measure(library: Library, qos: u8, messages: usize) -> Result<Meas
     let publish_cpu = cpu_of(publisher)?;
     let receive_cpu = cpu_of(receiver)?;
     Ok(Measured { messages, publish_cpu, receive_cpu, took: began.elapsed() })
+}
+
+/// The first line that a child prints.
+pub(crate) fn first_line(child: &mut Child) -> Option<String> {
+    BufReader::new(child.stdout.take()?).lines().next()?.ok()
 }
 
 /// User and system time of a child, which is waited for.

@@ -7,7 +7,6 @@
 use std::error::Error;
 use std::fmt;
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::num::NonZeroU16;
 use std::path::PathBuf;
@@ -15,10 +14,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use client::{Client, Options, Outgoing, Qos, Version, filter, topic};
+use nix::time::{clock_getcpuclockid, clock_gettime};
+use nix::unistd::Pid;
 use pondhawk_tests::Broker;
 use tokio::time::timeout;
 
-use crate::job::{Library, PAYLOAD_BYTES, WINDOW};
+use crate::job::{Library, PAYLOAD_BYTES, WINDOW, first_line};
+use crate::table::median;
 
 pub(crate) const USAGE: &str = "usage: client-speed pipeline [--messages N] [--repeat N]";
 
@@ -79,9 +81,7 @@ fn measure(program: &PathBuf, workers: usize, messages: usize) -> Result<Measure
     let mut command = Command::new(program);
     command.args([&address.to_string(), "in/#", "[0-9]+ rain( |$)", "out", &workers.to_string()]);
     let mut running = Running(command.stdout(Stdio::piped()).spawn()?);
-    let output = running.0.stdout.take().map(BufReader::new);
-    let first = output.and_then(|output| output.lines().next()).and_then(Result::ok);
-    if first.as_deref() != Some("in/# to out") {
+    if first_line(&mut running.0).as_deref() != Some("in/# to out") {
         return Err("the program does not subscribe".into());
     }
     let before = running.cpu()?;
@@ -126,14 +126,10 @@ async fn exchange(address: SocketAddr, messages: usize) -> Result<Duration, Box<
 }
 
 impl Running {
-    /// User and system time of the process so far, without threads that have ended.
+    /// User and system time of all threads of the process so far.
     fn cpu(&self) -> Result<Duration, Box<dyn Error>> {
-        let mut sum = 0;
-        for thread in fs::read_dir(format!("/proc/{}/task", self.0.id()))? {
-            let times = fs::read_to_string(thread?.path().join("schedstat"))?;
-            sum += times.split(' ').next().unwrap_or_default().parse::<u64>()?;
-        }
-        Ok(Duration::from_nanos(sum))
+        let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(self.0.id())?))?;
+        Ok(clock_gettime(clock)?.into())
     }
 
     /// Highest resident memory of the process so far, in KiB.
@@ -154,9 +150,7 @@ impl Drop for Running {
 
 impl Row {
     fn median(&self, figure: impl Fn(&Measured) -> f64) -> f64 {
-        let mut figures: Vec<f64> = self.rounds.iter().map(figure).collect();
-        figures.sort_unstable_by(f64::total_cmp);
-        figures.get(figures.len() / 2).copied().unwrap_or_default()
+        median(self.rounds.iter().map(figure))
     }
 }
 

@@ -29,11 +29,15 @@ impl Table {
 impl Row {
     /// Thousands of messages in a second of such a time.
     fn thousands_per_second(&self, time: impl Fn(&Measured) -> Duration) -> f64 {
-        let mut rates: Vec<f64> =
-            self.rounds.iter().map(|round| round.messages as f64 / time(round).as_secs_f64() / 1e3).collect();
-        rates.sort_unstable_by(f64::total_cmp);
-        rates[rates.len() / 2]
+        median(self.rounds.iter().map(|round| round.messages as f64 / time(round).as_secs_f64() / 1e3))
     }
+}
+
+/// The figure in the middle; 0 without any.
+pub(crate) fn median(figures: impl Iterator<Item = f64>) -> f64 {
+    let mut figures: Vec<f64> = figures.collect();
+    figures.sort_unstable_by(f64::total_cmp);
+    figures.get(figures.len() / 2).copied().unwrap_or_default()
 }
 
 impl fmt::Display for Table {

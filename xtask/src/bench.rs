@@ -81,9 +81,7 @@ fn build_codecs(house: &House, optimized: bool, log: &mut Log) -> Result<PathBuf
     let mut build = of_codecs(house, house.cargo(), "build");
     log.run(build.args(optimized.then_some("--release")))?;
     let built = house.target().join("codec").join(if optimized { "release" } else { "debug" });
-    let mut go = house.command("go");
-    go.current_dir(house.root().join(CODECS_IN_GO)).args(["build", "-o"]);
-    log.run(go.arg(built.join("codec-speed-go")).arg("."))?;
+    tools::build_go(house, &house.root().join(CODECS_IN_GO), &built.join("codec-speed-go"), ".", log)?;
     Ok(built)
 }
 
@@ -144,6 +142,8 @@ impl Section {
             tools::install(house, log)?;
             let package = ["--package", "pondhawk-tests", "--bin", CLIENTS];
             log.run(house.cargo().args(["build", "--release"]).args(package))?;
+            let example = ["--package", "pondhawk-client", "--example", "pipeline"];
+            log.run(house.cargo().args(["build", "--release"]).args(example))?;
         }
         Ok(house.target().join("release"))
     }

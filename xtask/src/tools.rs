@@ -52,16 +52,7 @@ pub(crate) fn install(house: &House, log: &mut Log) -> Result<(), String> {
     install_packages(house, PROGRAMS, log)?;
     let lists = ["requirements.txt", "schemathesis.txt", "cyclonedx.txt"];
     let python = lists.map(|file| house.root().join("tests/clients/python").join(file));
-    once(&house.tools().join("python"), &python, |folder, inputs| {
-        log.run(house.command("python3").args(["-m", "venv"]).arg(folder))
-            .map_err(|error| format!("{error}; on Debian: {}", apt_command(&["python3-venv"])))?;
-        let mut pip = house.command(folder.join("bin/python"));
-        pip.args(["-m", "pip", "install", "--require-hashes"]);
-        for list in inputs {
-            pip.arg("--requirement").arg(list);
-        }
-        log.run(&mut pip)
-    })?;
+    once(&house.tools().join("python"), &python, |folder, lists| install_python(house, folder, lists, log))?;
     let manifests = ["package.json", "package-lock.json"];
     let javascript = manifests.map(|file| house.root().join("tests/clients/javascript").join(file));
     once(&house.tools().join("javascript"), &javascript, |folder, inputs| {
@@ -74,12 +65,9 @@ pub(crate) fn install(house: &House, log: &mut Log) -> Result<(), String> {
     let go = ["go.mod", "go.sum", "client.go", "link.go", "main.go", "flood/main.go"]
         .map(|file| sources.join(file));
     once(&house.tools().join("go"), &go, |folder, _| {
-        [("talk", "."), ("flood", "./flood")].into_iter().try_for_each(|(program, package)| {
-            let mut build = house.command("go");
-            build.current_dir(&sources).args(["build", "-o"]).arg(folder.join(program)).arg(package);
-            log.run(&mut build)
-                .map_err(|error| format!("{error}; Go 1.24 or later is needed: https://go.dev/dl"))
-        })
+        [("talk", "."), ("flood", "./flood")]
+            .into_iter()
+            .try_for_each(|(program, package)| build_go(house, &sources, &folder.join(program), package, log))
     })?;
     install_pipeline(house, log)?;
     install_pebble(house, log)?;
@@ -93,15 +81,23 @@ pub(crate) fn install(house: &House, log: &mut Log) -> Result<(), String> {
 /// If they cannot be installed.
 pub(crate) fn with_zig(house: &House, log: &mut Log) -> Result<std::ffi::OsString, String> {
     let folder = house.tools().join("zig");
-    once(&folder, &[house.root().join("packaging/zig.txt")], |folder, inputs| {
-        log.run(house.command("python3").args(["-m", "venv"]).arg(folder))?;
-        let mut pip = house.command(folder.join("bin/python"));
-        pip.args(["-m", "pip", "install", "--require-hashes", "--requirement"]);
-        log.run(pip.arg(&inputs[0]))
-    })?;
+    let list = house.root().join("packaging/zig.txt");
+    once(&folder, &[list], |folder, lists| install_python(house, folder, lists, log))?;
     let folders = env::var_os("PATH").unwrap_or_default();
     let all = [folder.join("bin")].into_iter().chain(env::split_paths(&folders));
     env::join_paths(all).map_err(|error| error.to_string())
+}
+
+/// Installs the Python packages of some lists into an environment of their own.
+fn install_python(house: &House, folder: &Path, lists: &[PathBuf], log: &mut Log) -> Result<(), String> {
+    log.run(house.command("python3").args(["-m", "venv"]).arg(folder))
+        .map_err(|error| format!("{error}; on Debian: {}", apt_command(&["python3-venv"])))?;
+    let mut pip = house.command(folder.join("bin/python"));
+    pip.args(["-m", "pip", "install", "--require-hashes"]);
+    for list in lists {
+        pip.arg("--requirement").arg(list);
+    }
+    log.run(&mut pip)
 }
 
 /// Builds the program in Go that is measured beside the client library's example of a pipeline.
@@ -109,10 +105,24 @@ fn install_pipeline(house: &House, log: &mut Log) -> Result<(), String> {
     let sources = house.root().join("crates/bench/peers/pipeline");
     let inputs = ["go.mod", "go.sum", "main.go"].map(|file| sources.join(file));
     once(&house.tools().join("pipeline"), &inputs, |folder, _| {
-        let mut build = house.command("go");
-        build.current_dir(&sources).args(["build", "-o"]).arg(folder.join("pipeline")).arg(".");
-        log.run(&mut build).map_err(|error| format!("{error}; Go 1.24 or later is needed: https://go.dev/dl"))
+        build_go(house, &sources, &folder.join("pipeline"), ".", log)
     })
+}
+
+/// Builds a package of a module in Go.
+///
+/// # Errors
+/// If Go is missing, or the package does not compile.
+pub(crate) fn build_go(
+    house: &House,
+    module: &Path,
+    program: &Path,
+    package: &str,
+    log: &mut Log,
+) -> Result<(), String> {
+    let mut build = house.command("go");
+    build.current_dir(module).args(["build", "-o"]).arg(program).arg(package);
+    log.run(&mut build).map_err(|error| format!("{error}; Go 1.25 or later is needed: https://go.dev/dl"))
 }
 
 /// Builds a certificate authority for tests of ACME, and the name server that it asks.
@@ -121,11 +131,8 @@ fn install_pebble(house: &House, log: &mut Log) -> Result<(), String> {
     let inputs = ["go.mod", "go.sum"].map(|file| sources.join(file));
     once(&house.tools().join("pebble"), &inputs, |folder, _| {
         ["pebble", "pebble-challtestsrv"].into_iter().try_for_each(|program| {
-            let mut build = house.command("go");
-            build.current_dir(&sources).args(["build", "-o"]).arg(folder.join(program));
-            build.arg(format!("github.com/letsencrypt/pebble/v2/cmd/{program}"));
-            log.run(&mut build)
-                .map_err(|error| format!("{error}; Go 1.25 or later is needed: https://go.dev/dl"))
+            let package = format!("github.com/letsencrypt/pebble/v2/cmd/{program}");
+            build_go(house, &sources, &folder.join(program), &package, log)
         })
     })
 }

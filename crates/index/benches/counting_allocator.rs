@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    static TALLY: Cell<Tally> = const { Cell::new(Tally { allocations: 0, bytes_allocated: 0, bytes_held: 0 }) };
+    static TALLY: Cell<Tally> = const { Cell::new(Tally { allocations: 0, bytes_held: 0 }) };
 }
 
 /// Allocations of this thread since it began. A growth in place counts as one allocation of the added bytes.
@@ -12,8 +12,6 @@ thread_local! {
 pub(crate) struct Tally {
     /// Calls that asked for memory.
     pub(crate) allocations: u64,
-    /// Bytes of these calls, together.
-    pub(crate) bytes_allocated: u64,
     /// Bytes not given back yet.
     pub(crate) bytes_held: u64,
 }
@@ -28,7 +26,6 @@ impl Tally {
         let mut tally = TALLY.get();
         if bytes_added > 0 {
             tally.allocations += 1;
-            tally.bytes_allocated += bytes_added as u64;
         }
         tally.bytes_held = tally.bytes_held.wrapping_add(bytes_added as u64).wrapping_sub(bytes_freed as u64);
         TALLY.set(tally);

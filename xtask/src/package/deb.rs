@@ -54,7 +54,7 @@ pub(super) fn version(release: &Release<'_>) -> String {
 fn changelog(release: &Release<'_>) -> Result<String, String> {
     let date = release.date("--rfc-email")?;
     Ok(format!(
-        "pondhawk ({}) stable; urgency=medium\n\n  * Changes are in changelog.gz.\n\n -- {}  {date}",
+        "pondhawk ({}) stable; urgency=medium\n\n  * Changes are in changelog.gz.\n\n -- {}  {date}\n",
         version(release),
         "The Pondhawk authors <pondhawk@users.noreply.github.com>"
     ))

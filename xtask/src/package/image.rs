@@ -38,8 +38,7 @@ pub(super) fn run(release: &Release<'_>, log: &mut Log) -> Result<Image, String>
     let tar = release.work.join("layer.tar");
     layer(release, &root, &tar, log)?;
     let (layer_digest, _) = digest(release, &tar)?;
-    log.run(release.command("gzip").arg(release.effort()).arg("-n").arg(&tar))?;
-    let layer = store(release, &blobs, &tar.with_extension("tar.gz"))?;
+    let layer = store(release, &blobs, &release.gzip(&tar, log)?)?;
     let architecture = release.machine.architecture();
     let config = release.work.join("config.json");
     write(&config, &configuration(release, architecture, &layer_digest)?)?;
@@ -157,11 +156,11 @@ fn configuration(release: &Release<'_>, architecture: &str, layer: &str) -> Resu
          \"Labels\":{{{}}}}},\
          \"rootfs\":{{\"type\":\"layers\",\"diff_ids\":[\"sha256:{layer}\"]}},\
          \"history\":[{{\"created\":\"{}\",\"created_by\":\"cargo xtask package\"}}]}}",
-        time.trim(),
+        time,
         list(&command),
         list(&health),
         labels.join(","),
-        time.trim(),
+        time,
     ))
 }
 

@@ -14,6 +14,11 @@ const SUM: &str = "@SOURCE_SHA256@";
 /// # Errors
 /// A file is missing, or cannot be packed.
 pub(super) fn run(release: &Release<'_>, log: &mut Log) -> Result<Vec<PathBuf>, String> {
+    let is_repository = release.command("git").args(["rev-parse", "--git-dir"]).output();
+    if !is_repository.is_ok_and(|output| output.status.success()) {
+        // The sources of a release are packed already, with their formula.
+        return Ok(vec![chart(release, log)?]);
+    }
     let sources = sources(release, log)?;
     let sum = text_of(release.command("sha256sum").arg(&sources))?;
     let sum = sum.split(' ').next().unwrap_or_default();
@@ -36,8 +41,7 @@ fn sources(release: &Release<'_>, log: &mut Log) -> Result<PathBuf, String> {
     let mut pack = release.tar_of_root(&tar);
     pack.arg(format!("--transform=s,^,{name}/,S")).args(["--mode=u+w,go=rX", "--null", "--no-recursion"]);
     log.run(pack.arg("--directory").arg(release.house.root()).arg("--files-from").arg(&list))?;
-    log.run(release.command("gzip").arg(release.effort()).arg("-n").arg(&tar))?;
-    Ok(tar.with_extension("tar.gz"))
+    release.gzip(&tar, log)
 }
 
 /// Packs the chart, in the form of `helm package`.
@@ -47,8 +51,7 @@ fn chart(release: &Release<'_>, log: &mut Log) -> Result<PathBuf, String> {
     let mut pack = release.tar_of_root(&tar);
     pack.args(["--transform=s,^\\.,pondhawk,", "--mode=u+w,go=rX"]);
     log.run(pack.arg("--directory").arg(folder).arg("."))?;
-    log.run(release.command("gzip").arg(release.effort()).arg("-n").arg(&tar))?;
     let chart = tar.with_extension("tgz");
-    fs::rename(tar.with_extension("tar.gz"), &chart).map_err(|error| error.to_string())?;
+    fs::rename(release.gzip(&tar, log)?, &chart).map_err(|error| error.to_string())?;
     Ok(chart)
 }

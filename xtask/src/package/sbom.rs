@@ -95,7 +95,7 @@ fn document(
         "{{\"$schema\":\"http://cyclonedx.org/schema/bom-1.6.schema.json\",\"bomFormat\":\"CycloneDX\",\
          \"specVersion\":\"1.6\",\"version\":1,\
          \"metadata\":{{\"timestamp\":{},\"component\":{program}}},\n\"components\":[\n{}\n],\n\"dependencies\":[\n{}\n]}}\n",
-        text(time.trim()),
+        text(time),
         libraries.join(",\n"),
         uses.join(",\n")
     )

@@ -38,16 +38,16 @@ pub(super) fn run(
     let packaging = release.house.root().join("packaging");
     copy(&packaging.join("pondhawk.service"), &root.join("usr/lib/systemd/system/pondhawk.service"), 0o644)?;
     copy(&packaging.join("pondhawk.toml"), &root.join("etc/pondhawk/pondhawk.toml"), 0o644)?;
-    for (from, to) in MONITORING {
-        copy(&packaging.join(from), &root.join(to), 0o644)?;
-    }
     if let Some(other) = pages {
         let emulator = format!("qemu-{}", release.machine.name());
         if tools::is_there(&emulator) {
             log.run(release.command(&emulator).arg(&installed).arg("--version"))?;
         }
         let [from, to] = [&other.root, root].map(|root| root.join("usr/share"));
-        return log.run(release.command("cp").arg("--archive").arg(from).arg(to));
+        return log.run(release.command("cp").args(["--archive", "--no-target-directory"]).arg(from).arg(to));
+    }
+    for (from, to) in MONITORING {
+        copy(&packaging.join(from), &root.join(to), 0o644)?;
     }
     log.run(release.command("strip").arg(&installed))?;
     for (shell, file) in COMPLETIONS {
@@ -84,14 +84,15 @@ pub(super) fn archive(release: &Release<'_>, log: &mut Log) -> Result<PathBuf, S
     }
     let tar = release.folder.join(format!("{name}.tar"));
     release.tar(&folder, &name, &tar, log)?;
-    log.run(release.command("gzip").arg(release.effort()).arg("-n").arg(&tar))?;
-    Ok(tar.with_extension("tar.gz"))
+    release.gzip(&tar, log)
 }
 
 impl Release<'_> {
-    /// The effort of compression: packages that are only looked at are made quickly.
-    pub(super) fn effort(&self) -> &'static str {
-        if self.is_small { "-9" } else { "-1" }
+    /// Compresses a file, and puts the result in its place. Packages that are only looked at are made quickly.
+    pub(super) fn gzip(&self, file: &Path, log: &mut Log) -> Result<PathBuf, String> {
+        let effort = if self.is_small { "-9" } else { "-1" };
+        log.run(self.command("gzip").args([effort, "-n"]).arg(file))?;
+        Ok(file.with_added_extension("gz"))
     }
 }
 

@@ -308,12 +308,10 @@ fn steps(low: f64, high: f64) -> Vec<f64> {
 /// The places of the marks of the horizontal axis.
 fn marks(axes: &Axes, lines: &[Line]) -> Vec<f64> {
     let values = || lines.iter().flat_map(|line| &line.points).map(|point| point.0);
-    let mut marks = match axes.x_ticks.as_slice() {
+    let marks = match axes.x_ticks.as_slice() {
         [] => even_steps(values().fold(0.0, f64::max)),
         ticks => ticks.to_vec(),
     };
-    marks.sort_by(f64::total_cmp);
-    marks.dedup();
     let (least, most) = (values().fold(f64::MAX, f64::min), values().fold(f64::MIN, f64::max));
     marks.into_iter().filter(|at| (least..=most).contains(at)).map(|value| axes.place(value)).collect()
 }
