@@ -2,12 +2,11 @@
 //! add-on for Home Assistant, and what package managers build from.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use pondhawk_tests::packet::Connect;
-use pondhawk_tests::{Broker, Options, RawClient, Version, packet};
+use pondhawk_tests::{Broker, Options, RawClient, Version, install, packet};
 use tempfile::TempDir;
 
 use crate::admin::Server;
@@ -145,8 +144,8 @@ fn the_add_on_makes_a_good_configuration_with_its_users() {
         "#!/bin/sh\nif [ \"$1\" = --config ]; then exec \"{0}\" check \"$2\"; fi\nexec \"{0}\" \"$@\"\n",
         Path::new(&program).display()
     );
-    fs::write(at("bin/pondhawk"), wrapper).expect("it is ours");
-    fs::set_permissions(at("bin/pondhawk"), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    fs::write(at("wrapper"), wrapper).expect("it is ours");
+    install(&at("wrapper"), &at("bin/pondhawk"));
     let defaults = read("home-assistant/pondhawk/config.yaml");
     assert!(defaults.contains("  certfile: fullchain.pem\n  keyfile: privkey.pem\n"), "{defaults}");
     let options = r#"{"logins":[{"username":"ann o'pond","password":"a \"b\" $c"}],"certfile":"fullchain.pem","keyfile":"privkey.pem"}"#;

@@ -39,7 +39,7 @@ pub use client::{Client, Innocents};
 pub use log::in_log;
 pub use mosquitto::Mosquitto;
 pub use ports::{free_port, free_ports};
-pub use program::Program;
+pub use program::{Program, install};
 pub use random::Random;
 pub use raw::RawClient;
 pub use relay::Relay;

@@ -1,6 +1,7 @@
 //! A program that a test runs in a process of its own.
 
 use std::io;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::thread;
 
@@ -8,6 +9,19 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::DEADLINE;
 use crate::log::{Log, Progress};
+
+/// Copies a program, or a script, to `to` and makes the copy executable.
+///
+/// `install` writes the copy. A file that is open for writing cannot be executed, and a child that another thread of
+/// the tests starts would inherit a descriptor of a copy that the tests write.
+///
+/// # Panics
+/// If `from` does not exist, or `to` cannot be written.
+pub fn install(from: &Path, to: &Path) {
+    let status = Command::new("install").args(["-m", "755"]).arg(from).arg(to).status();
+    let status = status.expect("the system has install");
+    assert!(status.success(), "{} cannot be installed as {}", from.display(), to.display());
+}
 
 /// A program that runs beside the test, and is killed on drop. Its output is shown if the test fails.
 #[derive(Debug)]

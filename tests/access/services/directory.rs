@@ -3,9 +3,10 @@
 use std::fs;
 use std::net::TcpStream;
 use std::os::unix::fs::symlink;
+use std::path::Path;
 use std::process::Command;
 
-use pondhawk_tests::{Program, free_port, until};
+use pondhawk_tests::{Program, free_port, install, until};
 use tempfile::TempDir;
 
 /// Entries: three users, of which two have the same `mail`, and the one as which the broker searches.
@@ -65,7 +66,7 @@ impl Directory {
         let path = |name: &str| folder.path().join(name);
         fs::create_dir(path("db")).expect("a new directory");
         // A program of the same name elsewhere may be confined to the system's own directory.
-        fs::copy("/usr/sbin/slapd", path("slapd")).expect("slapd is installed: run `cargo xtask tools`");
+        install(Path::new("/usr/sbin/slapd"), &path("slapd"));
         symlink("slapd", path("slapadd")).expect("a new name");
         let schemas = ["core", "cosine", "inetorgperson"]
             .map(|name| format!("include /etc/ldap/schema/{name}.schema\n"));
