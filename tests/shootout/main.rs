@@ -229,3 +229,20 @@ fn a_report_is_one_file_without_anything_to_load() {
     Program::start(command).finish();
     assert_eq!(fs::read_to_string(again.path().join("report.html")).unwrap(), page);
 }
+
+/// The table of README.md is the overview of the report, row by row.
+#[test]
+fn the_readme_quotes_the_overview_of_the_report() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let rows = |page: &str, from: &str, to: &str| {
+        let text = fs::read_to_string(root.join(page)).expect("the page is there");
+        let (_, behind) = text.split_once(from).expect("the part begins");
+        let (part, _) = behind.split_once(to).expect("the part ends");
+        let cells = part.lines().filter(|line| line.starts_with('|') && !line.starts_with("|-"));
+        let cells = cells.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        cells.filter(|row| !row.starts_with("| **")).collect::<Vec<_>>()
+    };
+    let overview = rows("docs/shootout/report.md", "## Overview", "## How to read");
+    assert!(overview.len() > 9, "{overview:?}");
+    assert_eq!(rows("README.md", "A [shoot-out](docs/SHOOTOUT.md)", "## The parts"), overview);
+}
