@@ -18,6 +18,7 @@ mod members;
 mod message;
 mod principal;
 mod subscriber;
+mod sync;
 mod ticket;
 mod time;
 

@@ -1,6 +1,6 @@
 //! Counters that show a route cache whether its entry is still valid.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use super::sync::{AtomicU64, Ordering};
 
 /// Number of counters. A name's first level selects one of them.
 const SLOTS: usize = 1 << SLOT_BITS;

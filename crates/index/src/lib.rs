@@ -46,6 +46,7 @@ mod hash;
 mod hashed_topic;
 mod shapes;
 mod subscribers;
+mod sync;
 mod targets;
 
 pub use filter_hash::{FilterHash, FilterSum, MatchingFilters};

@@ -13,6 +13,8 @@ mod code;
 mod control;
 mod courtesy;
 mod inbox;
+#[cfg(test)]
+mod inbox_tests;
 mod ledger;
 mod listener;
 mod log;
@@ -24,6 +26,7 @@ mod shard;
 mod slice;
 mod socket;
 mod switchboard;
+mod sync;
 mod trim;
 mod unix;
 mod verify;

@@ -8,14 +8,15 @@
 //!
 //! Kept in `crates/net/src/inbox.rs`, `crates/turn/src/pile.rs`.
 //! Shown by `letters_from_many_threads_arrive_once_and_in_the_order_of_each_sender`,
-//! `letters_keep_their_order_around_answers`.
+//! `letters_keep_their_order_around_answers`, `a_shard_that_sleeps_has_no_letters_in_any_schedule`.
 //!
 //! # Rule 2: the wake-up follows the letter
 //! A letter lies in the inbox before the reader is woken. The reader clears the mark of the wake-up before it takes the
 //! letters. So a reader that sleeps has no letters.
 //!
 //! Kept in `crates/net/src/inbox.rs`.
-//! Shown by `a_reader_that_sleeps_has_no_letters`.
+//! Shown by `a_reader_that_sleeps_has_no_letters`, `a_ledger_that_sleeps_has_no_letters_in_any_schedule`,
+//! `a_shard_that_sleeps_has_no_letters_in_any_schedule`.
 //!
 //! # Rule 3: mail goes before commands
 //! A shard posts the mail of a turn to the other shards before it posts its commands to the ledger. So the reply to a
@@ -71,9 +72,10 @@
 //! A sender that finds too much under way announces that it waits, and looks again before it waits. The receiver first
 //! makes room, and then looks who waits. So no sender waits for room that is there.
 //!
-//! Kept in `crates/turn/src/board.rs`, `crates/base/src/gauge.rs`.
+//! Kept in `crates/turn/src/way.rs`, `crates/base/src/gauge.rs`.
 //! Shown by `a_sender_that_has_to_wait_is_told_however_both_threads_run`,
-//! `a_publisher_that_has_to_wait_is_told_however_both_threads_run`.
+//! `a_publisher_that_has_to_wait_is_told_however_both_threads_run`, `a_sender_that_has_to_wait_is_told_in_any_schedule`,
+//! `a_publisher_that_has_to_wait_is_told_in_any_schedule`, `a_publisher_that_waits_for_a_window_is_told_in_any_schedule`.
 //!
 //! # Rule 11: a promise follows its record
 //! A reply that promises something ([`Reply::Stored`](crate::Reply::Stored), [`Reply::Recorded`](crate::Reply::Recorded),

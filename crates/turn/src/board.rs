@@ -1,10 +1,12 @@
 //! How full the ways between threads are, and how many connections each shard has.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base::{Budget, ShardId};
 use broker::Room;
+
+use crate::way::Way;
 
 /// Gauges that all threads of a process share.
 pub struct Board {
@@ -127,49 +129,10 @@ impl Board {
     }
 }
 
-/// The bytes that one sender has under way to one inbox, and whether the sender waits until they are read.
-///
-/// The sender adds while it routes. The receiver subtracts when it has handled a batch. No thread ever blocks on an
-/// inbox: over the bound the sender stops *reading* clients whose packets would add to it.
-#[derive(Default)]
-pub(crate) struct Way {
-    bytes: AtomicUsize,
-    waiting: AtomicBool,
-}
-
-impl Way {
-    /// Adds bytes. Returns whether the way is over its bound now; nothing is refused.
-    pub(crate) fn add(&self, bytes: usize, bound: usize) -> Room {
-        let under_way = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if under_way > bound { Room::Over } else { Room::Open }
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    /// Whether the sender may go on. After `Over` the sender waits, and the receiver tells it when to go on.
-    pub(crate) fn room(&self, bound: usize) -> Room {
-        if self.bytes() > bound && self.wait_above(bound) { Room::Over } else { Room::Open }
-    }
-
-    /// Announces that the sender is going to wait, then looks again, so that the wake-up cannot be missed: rule 10 of
-    /// `protocol::order`.
-    /// Returns whether the sender has to wait.
-    pub(crate) fn wait_above(&self, bound: usize) -> bool {
-        self.waiting.store(true, Ordering::SeqCst);
-        self.bytes.load(Ordering::SeqCst) > bound
-    }
-
-    /// Subtracts `bytes` that the receiver has handled. Returns whether the sender waits, and must be told.
-    pub(crate) fn handled(&self, bytes: usize) -> bool {
-        self.bytes.fetch_sub(bytes, Ordering::SeqCst);
-        self.waiting.swap(false, Ordering::SeqCst)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
 
     #[test]
@@ -222,7 +185,7 @@ mod tests {
                     std::thread::yield_now();
                 }
                 lost += usize::from(waits && !is_told.load(Ordering::Acquire));
-                way.waiting.store(false, Ordering::Release);
+                let _ = way.handled(0);
             }
         });
         assert_eq!(lost, 0, "rounds in which the sender waits for ever");

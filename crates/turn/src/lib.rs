@@ -44,8 +44,10 @@ mod post;
 mod ready;
 mod replies;
 mod shard;
+mod sync;
 mod trace;
 mod tracer;
+mod way;
 
 pub use broker::{CertificateName, Dismissal};
 

@@ -1,0 +1,3 @@
+//! Types that threads share. `tests/threads` replaces these types by models.
+
+pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
