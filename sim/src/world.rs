@@ -436,7 +436,7 @@ impl World {
         let Some(process) = &self.process else { return Ok(()) };
         self.tally.tight += u64::from(process.budget().is_tight());
         self.check_journal(&process.trouble())?;
-        check_account(&process.counters, &process.gauges)?;
+        check_account(&process.counters, &process.parties, &process.gauges)?;
         self.scene.oracle.check_limits_in_force();
         let fullest = process.fullest();
         self.tally.in_parts += u64::from(fullest.2 > IN_PARTS_BYTES);

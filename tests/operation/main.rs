@@ -5,6 +5,7 @@ mod admin;
 mod backups;
 mod bans;
 mod busiest;
+mod counts;
 mod dashboard;
 mod descriptors;
 mod drain;

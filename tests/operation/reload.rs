@@ -49,7 +49,7 @@ impl Place {
     }
 
     /// Replaces the configuration, and waits until the broker has read it. Returns the line in the log.
-    fn reload(&self, text: &str, said: &str) -> String {
+    pub(super) fn reload(&self, text: &str, said: &str) -> String {
         self.write("pond.toml", text);
         self.hang_up(said)
     }

@@ -144,6 +144,7 @@ const ROWS: &[Row] = &[
     show("/api/v1/trace/capture", ADMIN),
     change(("DELETE", "/api/v1/trace"), ("/api/v1/trace", ""), ADMIN, nothing),
     show("/api/v1/listeners", VIEWER),
+    show("/api/v1/users", VIEWER),
     show("/api/v1/certificates", VIEWER),
     show("/api/v1/log", VIEWER),
     show("/api/v1/audit", VIEWER),

@@ -39,6 +39,8 @@ pub struct Listener {
     pub has_tls: bool,
     /// The numbers of its connections. A reload can give it a further one.
     pub numbers: Vec<u16>,
+    /// Its place among the listeners whose messages are counted.
+    pub counted_as: u16,
 }
 
 impl Listener {

@@ -97,6 +97,7 @@ pub(crate) enum Action {
     Trace,
     EndTrace,
     Listeners,
+    Users,
     Certificates,
     Configuration,
     ShowBackup,
@@ -469,7 +470,18 @@ pub const ROUTES: &[Route] = &[
         (&[NUMBER], &[]),
         "End the trace, and forget what it has recorded",
     ),
-    get("/api/v1/listeners", Action::Listeners, &[], "Listeners, with their connections"),
+    get(
+        "/api/v1/listeners",
+        Action::Listeners,
+        &[],
+        "Listeners, with their connections and messages, and whether these add up to those of the broker",
+    ),
+    get(
+        "/api/v1/users",
+        Action::Users,
+        &[LIMIT, CURSOR, optional("match", "string", "Only users whose name has this text in it")],
+        "Users, with their connections and messages, and whether these add up to those of the broker",
+    ),
     get(
         "/api/v1/certificates",
         Action::Certificates,

@@ -35,7 +35,9 @@ impl Shard {
             Some(what) => drop(to.command(Command::Acknowledged { what, connection: id, reason })),
             None => {
                 self.counters.in_flight.sub(1);
+                client.counts.in_flight.sub(1);
                 self.counters.acknowledged.add(1);
+                client.counts.acknowledged.add(1);
             }
         }
         self.pull(id, to);
@@ -131,6 +133,7 @@ impl Shard {
         let is_publish = matches!(ticket, Ticket::PubAck(_) | Ticket::PubRec(_));
         if reason.is_error() && is_publish {
             self.counters.refused_publish.add(1);
+            client.counts.refused_publish.add(1);
         }
         // An exchange that the ledger does not know is over.
         let is_over = reason == ReasonCode::PacketIdentifierNotFound;
@@ -192,6 +195,7 @@ impl Shard {
         let is_begun = deliver.dup && deliver.qos == Qos::ExactlyOnce;
         if !is_begun && !self.may_receive(client, deliver.message.topic()) {
             self.counters.denied_receive.add(1);
+            client.counts.denied_receive.add(1);
             let (what, reason) = (deliver.what, ReasonCode::NotAuthorized);
             to.command(Command::Acknowledged { what, connection: id, reason });
             return;

@@ -9,6 +9,7 @@ use protocol::{Deliver, EntryId};
 use session::{Bound, Session};
 use wire::PacketId;
 
+use crate::Counts;
 use crate::control::Controlling;
 use crate::filters::{Filters, Shapes};
 use crate::login::Verifying;
@@ -21,6 +22,9 @@ use crate::requests::Request;
 use crate::retained::Walks;
 use crate::subscribe::Recordings;
 
+/// The time of a timer that is not armed.
+pub(crate) const NEVER: u64 = u64::MAX;
+
 /// A connection with its session. Parts that most connections do not need are behind a pointer.
 #[derive(Debug)]
 pub(crate) struct Client {
@@ -30,6 +34,8 @@ pub(crate) struct Client {
     pub(crate) mount: Option<Arc<Mount>>,
     /// The rules of its listener about users and promises, by their place in [`Entries`](crate::login::Entries).
     pub(crate) entry: u16,
+    /// The counts of its listener and user. Before it is let in, it has no user.
+    pub(crate) counts: Arc<Counts>,
     /// CONNACK has said that it is let in.
     pub(crate) is_in: bool,
     /// Its session has subscriptions that go on with what is retained, and the ledger tells of them bit by bit: what stands
@@ -59,8 +65,8 @@ pub(crate) struct Client {
     /// How many of its messages went to the ledger, and how many of those are decided.
     pub(crate) posted: u32,
     pub(crate) decided: u32,
-    /// The timer that counts; those that were armed for another time are stale.
-    pub(crate) due_ms: Option<u64>,
+    /// The timer that counts; those that were armed for another time are stale. [`NEVER`] while there is none.
+    pub(crate) due_ms: u64,
     aside: Option<Box<Aside>>,
 }
 
@@ -171,9 +177,10 @@ impl Deferred {
 }
 
 impl Client {
-    pub(crate) fn new(session: Session<Tag>) -> Self {
+    pub(crate) fn new(session: Session<Tag>, counts: Arc<Counts>) -> Self {
         Self {
             session,
+            counts,
             mount: None,
             entry: 0,
             is_in: false,
@@ -191,7 +198,7 @@ impl Client {
             has_beginning: false,
             posted: 0,
             decided: 0,
-            due_ms: None,
+            due_ms: NEVER,
             aside: None,
         }
     }
@@ -433,7 +440,8 @@ mod tests {
 
     #[test]
     fn the_memory_of_rare_parts_is_free_after_the_last_of_them() {
-        let mut client = Client::new(Session::new(base::Now { monotonic_ms: 0, unix_ms: 0 }));
+        let session = Session::new(base::Now { monotonic_ms: 0, unix_ms: 0 });
+        let mut client = Client::new(session, Arc::default());
         assert!(client.aside().is_nothing() && client.aside.is_none());
         client.begin_joining("$share/g/a");
         client.make_aside().ends_ms = Some(1);

@@ -90,8 +90,14 @@ impl Shard {
         client.session.touch(now);
         let keep_alive_secs = client.session.keep_alive_secs();
         to.notice(id, Notice::Connected { client_id: &subscriber.client_id, version, keep_alive_secs });
+        let listener = self.entries.counted_as(client);
+        client.counts = self.counts.user(listener, &subscriber.principal(), &self.counters);
+        to.count_in(id, &client.counts);
         self.counters.packets_sent.add(1);
+        self.counters.connects_accepted.add(1);
+        client.counts.connects_accepted.add(1);
         self.counters.clients_connected.add(1);
+        client.counts.clients_connected.add(1);
         to.send(id, &self.scratch);
         self.arm(id, now);
         self.unfinished(id, unfinished, !has_more_unfinished, to);
@@ -159,7 +165,7 @@ impl Shard {
         why: &'static str,
         to: &mut Outside<'_, impl Effects>,
     ) {
-        self.counters.refused_connect.add(1);
+        self.count_refused_connect(id);
         self.end(id, Ending { reason, why, cause: Cause::Normal, by: By::Server }, to);
         to.close(id);
     }

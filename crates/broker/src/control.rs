@@ -50,8 +50,7 @@ impl Shard {
         publish: &Incoming<'_>,
         to: &mut Outside<'_, impl Effects>,
     ) {
-        self.counters.publish_received.add(1);
-        self.counters.publish_bytes_received.add(publish.packet.payload.len() as u64);
+        self.count_received(id, publish, publish.packet.payload.len());
         let ticket = publish.ticket();
         if publish.topic().as_str() != CONTROL_TOPIC {
             // Nothing else has commands.
@@ -70,6 +69,7 @@ impl Shard {
         };
         if to.control(id, request).is_err() {
             self.counters.refused_control.add(1);
+            self.counts_of(id).refused_control.add(1);
             self.counters.publish_dropped.add(1);
             return self.complete_some(id, ticket, ReasonCode::QuotaExceeded, to);
         }

@@ -82,6 +82,8 @@ counters! {
     clients_connected: "clients/connected",
     /// CONNECT packets read that could be understood.
     connects: "connects/received",
+    /// CONNECT packets whose clients were let in.
+    connects_accepted: "connects/accepted",
     /// Sockets accepted.
     sockets: "sockets/accepted",
     /// PUBLISH packets that nobody subscribed to.
@@ -241,6 +243,11 @@ counters! {
     paced_publish: "paused/pace",
     /// How often a subscriber was found to be slow: to make too little progress, or none.
     slow_subscribers: "slow/subscribers",
+    /// How often a client was let in that is counted among all other users of its listener, because too many users are counted
+    /// one by one, or because its user name is long.
+    users_other: "users/others",
+    /// How often a user without connections is counted among all other users from now on, because another user came.
+    users_displaced: "users/displaced",
     /// How often accepting paused because the process was out of descriptors.
     accept_pauses: "accept/pauses",
 }

@@ -130,7 +130,14 @@ impl Shard {
     pub(crate) fn count_absent(&self, count: u64) {
         self.counters.routed.add(count);
         self.counters.dropped_absent.add(count);
+        self.counts.nobody.dropped_absent.add(count);
         self.counters.publish_dropped.add(count);
+    }
+
+    /// Counts copies for a session that has ended before its connection was told so.
+    fn count_discarded(&self, count: u64) {
+        self.counters.discarded_session.add(count);
+        self.counts.nobody.discarded_session.add(count);
     }
 
     /// QoS 0: now or never.
@@ -147,12 +154,13 @@ impl Shard {
         if level == Level::Slow {
             let count = u64::from(dispatch.count());
             self.counters.dropped_slow.add(count);
+            self.counts_of(target.connection).dropped_slow.add(count);
             self.counters.publish_dropped.add(count);
             return;
         }
         let Some(client) = self.clients.get_mut(target.connection) else { return };
         let room = dispatch.send(target, receiver, &mut client.session, to);
-        self.count_once(&dispatch.made, room);
+        self.counters.count_once(&client.counts, &dispatch.made, room);
         if room == Room::Over && level == Level::Open {
             subscriber.gauge.set(Level::Over);
             self.watch(target.connection, subscriber, to);
@@ -181,7 +189,8 @@ impl Shard {
             let mut begin = || client.session.begin(run.qos)?.packet_id();
             sent = dispatch.send_renumbered(run, &mut begin, receiver, connection, to);
             self.counters.in_flight.add(u64::from(dispatch.made.count));
-            self.count_sent(&dispatch.made, Room::Open);
+            client.counts.in_flight.add(u64::from(dispatch.made.count));
+            self.counters.count_sent(&client.counts, &dispatch.made);
         }
         for (bytes, _, payload_bytes) in numbered_packets(&run.bytes[sent..], run.version) {
             let packet = Run { bytes, count: 1, payload_bytes: payload_bytes as u64, ..run };
@@ -203,12 +212,12 @@ impl Shard {
         let Receiver { shape, bytes_max, uses_aliases, .. } = *receiver;
         let bytes = dispatch.make(&target.identifiers, shape, bytes_max);
         if dispatch.made.count == 0 {
-            return self.count_sent(&dispatch.made, Room::Open);
+            return self.counters.count_sent(self.counts_of(connection), &dispatch.made);
         }
         let is_open = self.has_room(connection, dispatch.len(bytes), to);
         let Some(client) = self.clients.get_mut(connection) else {
             // One before it in the same delivery was one too many.
-            return self.counters.discarded_session.add(1);
+            return self.count_discarded(1);
         };
         if is_open
             && !uses_aliases
@@ -216,7 +225,8 @@ impl Shard {
         {
             dispatch.send_numbered(bytes, packet_id, receiver, connection, to);
             self.counters.in_flight.add(1);
-            return self.count_sent(&dispatch.made, Room::Open);
+            client.counts.in_flight.add(1);
+            return self.counters.count_sent(&client.counts, &dispatch.made);
         }
         let Some(message) = dispatch.message(self.tally.budget()) else { return };
         let waiting = Waiting {
@@ -244,11 +254,11 @@ impl Shard {
         let is_ours = waiting.tag.is_none();
         let Some(client) = self.clients.get_mut(id) else {
             // One before it in the same delivery was one too many.
-            self.counters.discarded_session.add(u64::from(is_ours));
-            return;
+            return self.count_discarded(u64::from(is_ours));
         };
         if client.session.waiting_bytes() > Budget::WAITING_BYTES_ALLOWED && self.tally.budget().is_tight() {
             self.counters.dropped_queue_full.add(u64::from(is_ours));
+            client.counts.dropped_queue_full.add(u64::from(is_ours));
             self.counters.publish_dropped.add(u64::from(is_ours));
             let why = "there is no memory for the messages that wait for the client";
             return self.end_for_memory(id, why, to);
@@ -258,6 +268,7 @@ impl Shard {
         match client.session.wait_within(waiting, bound) {
             Wait::Waits => {
                 self.counters.waiting.add(u64::from(is_ours));
+                client.counts.waiting.add(u64::from(is_ours));
                 if !is_ours {
                     client.make_aside().shares.get_or_insert_default().waiting += 1;
                 }
@@ -271,6 +282,7 @@ impl Shard {
             }
             Wait::Full => {
                 self.counters.dropped_queue_full.add(u64::from(is_ours));
+                client.counts.dropped_queue_full.add(u64::from(is_ours));
                 self.counters.publish_dropped.add(u64::from(is_ours));
                 self.counters.ended_queue_full.add(1);
                 let why = "more messages wait for the client than may";
@@ -316,7 +328,9 @@ impl Shard {
             let Some((waiting, delivery)) = client.session.next_waiting() else { break };
             if waiting.tag.is_none() {
                 self.counters.waiting.sub(1);
+                client.counts.waiting.sub(1);
                 self.counters.in_flight.add(1);
+                client.counts.in_flight.add(1);
             }
             self.send_waiting(id, &waiting, delivery, to);
         }
@@ -367,11 +381,16 @@ impl Shard {
         let Some(waiting) = client.session.forget_waiting() else { return };
         match waiting.tag {
             None => {
-                let counter =
-                    if is_denied { &self.counters.dropped_denied } else { &self.counters.dropped_expired };
-                self.counters.waiting.sub(1);
+                let (counters, counts) = (&*self.counters, &*client.counts);
+                let [counter, count] = match is_denied {
+                    true => [&counters.dropped_denied, &counts.dropped_denied],
+                    false => [&counters.dropped_expired, &counts.dropped_expired],
+                };
+                counters.waiting.sub(1);
+                counts.waiting.sub(1);
                 counter.add(1);
-                self.counters.publish_dropped.add(1);
+                count.add(1);
+                counters.publish_dropped.add(1);
             }
             Some((group, entry)) => {
                 if let Some(shares) = client.aside_mut().and_then(|aside| aside.shares.as_mut()) {
@@ -434,7 +453,7 @@ impl Shard {
             to.send(id, &self.scratch);
         }
         let payload_bytes = publish.payload.len() as u64;
-        self.count_sent(&Made { count: 1, payload_bytes, ..Made::default() }, Room::Open);
+        self.counters.count_sent(&client.counts, &Made { count: 1, payload_bytes, ..Made::default() });
     }
 
     /// Hands a step of retained messages to one client, with RETAIN 1 [MQTT-3.3.1-8 of 3.1.1].
@@ -479,10 +498,11 @@ impl Shard {
         let made = source.encode(shape, numbers, client.session.packet_bytes_max(), now, buffer);
         self.counters.routed.add(1);
         if made.count == 0 {
-            return self.count_sent(&made, Room::Open);
+            return self.counters.count_sent(&client.counts, &made);
         }
         client.session.wait_in_any_case(Waiting { message, qos, retain: true, identifiers, tag: None });
         self.counters.waiting.add(1);
+        client.counts.waiting.add(1);
     }
 
     /// Sends a retained message of QoS 0.
@@ -507,27 +527,6 @@ impl Shard {
         let made = source.encode(shape, identifiers, bytes_max, now, buffer);
         self.counters.routed.add(1);
         let room = to.publish(connection, buffer, Flush::Direct);
-        self.count_once(&made, room);
-    }
-
-    /// At QoS 0 what is written is done with.
-    fn count_once(&self, made: &Made, room: Room) {
-        self.count_sent(made, room);
-        if room != Room::Full {
-            self.counters.sent_once.add(u64::from(made.count));
-        }
-    }
-
-    fn count_sent(&self, made: &Made, room: Room) {
-        let (count, too_large) = (u64::from(made.count), u64::from(made.too_large));
-        let lost = if room == Room::Full { count } else { 0 };
-        self.counters.dropped_budget.add(lost);
-        self.counters.dropped_too_large.add(too_large);
-        self.counters.publish_dropped.add(lost + too_large);
-        if lost == 0 {
-            self.counters.packets_sent.add(count);
-            self.counters.publish_sent.add(count);
-            self.counters.publish_bytes_sent.add(made.payload_bytes);
-        }
+        self.counters.count_once(&client.counts, &made, room);
     }
 }

@@ -10,7 +10,7 @@ use index::Target;
 use protocol::Command;
 use wire::{Qos, ReasonCode, Version};
 
-use crate::{CertificateName, ControlBusy, ControlRequest};
+use crate::{CertificateName, ControlBusy, ControlRequest, Counts};
 
 /// The outside of a [`Shard`](crate::Shard). `net` implements it with sockets and mailboxes, tests with a `Vec`.
 pub trait Effects {
@@ -98,6 +98,9 @@ pub trait Effects {
     fn channel_binding(&mut self, _connection: ConnectionId) -> Option<[u8; 32]> {
         None
     }
+
+    /// From now on, the bytes of a connection are counted here, beside the counters of the shard.
+    fn count_in(&mut self, _connection: ConnectionId, _counts: &Arc<Counts>) {}
 
     /// A number that nobody can guess.
     fn random(&mut self) -> u128;

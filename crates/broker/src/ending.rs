@@ -62,10 +62,10 @@ impl Shard {
         }
         match violation.reason {
             ReasonCode::UnsupportedProtocolVersion if !is_connected => {
-                self.counters.refused_connect.add(1);
+                self.count_refused_connect(id);
                 self.counters.refused_protocol_version.add(1);
             }
-            _ if !is_connected => self.counters.refused_connect.add(1),
+            _ if !is_connected => self.count_refused_connect(id),
             ReasonCode::MalformedPacket => self.counters.ended_malformed.add(1),
             ReasonCode::PacketTooLarge => self.counters.ended_packet_too_large.add(1),
             ReasonCode::KeepAliveTimeout => self.counters.ended_keep_alive.add(1),
@@ -79,6 +79,12 @@ impl Shard {
         to.close(id);
     }
 
+    /// Counts a CONNECT packet that was refused, beside the reason.
+    pub(crate) fn count_refused_connect(&self, id: ConnectionId) {
+        self.counters.refused_connect.add(1);
+        self.counts_of(id).refused_connect.add(1);
+    }
+
     /// The end of a connection's session. Its socket is not our concern any more.
     pub(crate) fn end(&mut self, id: ConnectionId, ending: Ending<'_>, to: &mut Outside<'_, impl Effects>) {
         let Some(mut client) = self.clients.remove(id) else { return };
@@ -87,6 +93,7 @@ impl Shard {
         let client_id = client.client_id();
         let is_in = client.is_in;
         self.counters.clients_connected.sub(u64::from(is_in));
+        client.counts.clients_connected.sub(u64::from(is_in));
         to.notice(
             id,
             match by {
@@ -161,8 +168,12 @@ impl Shard {
         let of_groups = client.aside().shares.as_deref();
         let in_flight = client.session.in_flight() - of_groups.map_or(0, |shares| shares.in_flight.len());
         let waiting = client.session.waiting_messages() - of_groups.map_or(0, |shares| shares.waiting);
-        self.counters.in_flight.sub(in_flight as u64);
-        self.counters.waiting.sub(waiting as u64);
-        self.counters.discarded_session.add((in_flight + waiting) as u64);
+        let (in_flight, waiting) = (in_flight as u64, waiting as u64);
+        self.counters.in_flight.sub(in_flight);
+        client.counts.in_flight.sub(in_flight);
+        self.counters.waiting.sub(waiting);
+        client.counts.waiting.sub(waiting);
+        self.counters.discarded_session.add(in_flight + waiting);
+        client.counts.discarded_session.add(in_flight + waiting);
     }
 }

@@ -60,15 +60,16 @@ impl Default for Entry {
     }
 }
 
-/// Entries of listeners: rules about users, and the durability that answers to their clients wait for. A client has a
-/// number of two bytes for both, because there are about as many entries as listeners.
+/// Entries of listeners: rules about users, the durability that answers to their clients wait for, and the place of the listener
+/// among those whose messages are counted. A client has a number of two bytes for all, because there are about as many entries as
+/// listeners.
 #[derive(Default)]
-pub(crate) struct Entries(Kinds<(Entry, Durability)>);
+pub(crate) struct Entries(Kinds<(Entry, Durability, u16)>);
 
 impl Entries {
     /// The number of an entry. Looks at each.
-    pub(crate) fn number(&mut self, both: (Entry, Durability), clients: &Clients) -> u16 {
-        self.0.number(both, || clients.iter().map(|client| client.entry).collect())
+    pub(crate) fn number(&mut self, all: (Entry, Durability, u16), clients: &Clients) -> u16 {
+        self.0.number(all, || clients.iter().map(|client| client.entry).collect())
     }
 
     fn of(&self, client: &Client) -> Entry {
@@ -78,6 +79,11 @@ impl Entries {
     /// The durability that answers to a client wait for.
     pub(crate) fn durability(&self, client: &Client) -> Durability {
         self.0.of(client.entry).1
+    }
+
+    /// The place of the listener of a client among those whose messages are counted.
+    pub(crate) fn counted_as(&self, client: &Client) -> u16 {
+        self.0.of(client.entry).2
     }
 }
 

@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::effects::Outside;
 use crate::encode::Source;
 use crate::pressure::{Blocker, Waiting};
-use crate::{Effects, Flush, Mail, Room, Run, Shard};
+use crate::{Counters, Counts, Effects, Flush, Mail, Room, Run, Shard};
 
 /// While memory is short, no larger route is kept for the next message.
 const ROUTE_BYTES_ALLOWED: usize = 4 * 1024;
@@ -100,6 +100,21 @@ enum NoRoute {
     Control,
 }
 
+/// Counts packets that were read together, the first of which was counted as a packet already.
+fn take_run<'b>(
+    counters: &Counters,
+    counts: &Counts,
+    publish: &Incoming<'_>,
+    (bytes, count, payload_bytes): (&'b [u8], usize, usize),
+) -> Run<'b> {
+    let qos = publish.packet.delivery.qos();
+    let count = u32::try_from(count).expect("a read has fewer packets than 2^32");
+    let payload_bytes = payload_bytes as u64;
+    counters.packets_received.add(u64::from(count - 1));
+    counters.count_received(counts, qos, (u64::from(count), payload_bytes));
+    Run { bytes, count, payload_bytes, version: publish.version, qos }
+}
+
 /// Whether those behind it may be like it.
 fn is_plain(publish: &Incoming<'_>) -> bool {
     publish.is_verbatim() && publish.packet.properties.is_empty()
@@ -122,8 +137,9 @@ impl Shard {
         {
             // Behind a message that could not be stored none is stored, and none would be answered.
             client.session.ignore(ticket);
-            self.count_received(publish);
             self.counters.refused_publish.add(1);
+            client.counts.refused_publish.add(1);
+            self.count_received(id, publish, publish.packet.payload.len());
             return len;
         }
         if client.has_changes {
@@ -149,13 +165,13 @@ impl Shard {
         let is_undecided = route.undecided.wrapping_sub(client.decided).cast_signed() > 0;
         let must_last = qos == Qos::ExactlyOnce && client.queue().is_some() || route.targets.has_queued(qos);
         let consumed = if publish.packet.retain || is_undecided || must_last {
-            self.count_received(publish);
+            self.count_received(id, publish, publish.packet.payload.len());
             self.post(id, publish, &mut route, to);
             len
         } else if qos == Qos::AtLeastOnce && is_plain(publish) && route.targets.groups.is_empty() {
             self.straight_numbered(id, publish, (bytes, len), &route, to)
         } else if qos > Qos::AtMostOnce || !publish.is_verbatim() || !route.targets.groups.is_empty() {
-            self.count_received(publish);
+            self.count_received(id, publish, publish.packet.payload.len());
             self.straight_single(id, publish, (bytes, len), &route, to);
             len
         } else {
@@ -183,7 +199,8 @@ impl Shard {
             NoRoute::Refused(reason) => self.refuse_publish(id, publish, reason, to),
             NoRoute::TooHigh => {
                 self.counters.denied_level.add(1);
-                self.note_denied(id, publish.topic(), to);
+                self.counts_of(id).denied_level.add(1);
+                self.note_denied(id, publish, to);
                 self.complete_some(id, publish.ticket(), ReasonCode::NotAuthorized, to);
             }
         }
@@ -199,10 +216,12 @@ impl Shard {
     ) {
         if reason == ReasonCode::NotAuthorized {
             self.counters.denied_publish.add(1);
-            self.note_denied(id, publish.topic(), to);
+            self.counts_of(id).denied_publish.add(1);
+            self.note_denied(id, publish, to);
         } else {
-            self.counters.publish_received.add(1);
+            self.count_received(id, publish, 0);
             self.counters.dropped_topic.add(1);
+            self.counts_of(id).dropped_topic.add(1);
             self.counters.publish_dropped.add(1);
         }
         self.complete_some(id, publish.ticket(), reason, to);
@@ -238,9 +257,10 @@ impl Shard {
         (before, bytes)
     }
 
-    fn count_received(&self, publish: &Incoming<'_>) {
-        self.counters.publish_received.add(1);
-        self.counters.publish_bytes_received.add(publish.packet.payload.len() as u64);
+    /// Counts one packet, with this number of payload bytes.
+    pub(crate) fn count_received(&self, id: ConnectionId, publish: &Incoming<'_>, payload_bytes: usize) {
+        let qos = publish.packet.delivery.qos();
+        self.counters.count_received(self.counts_of(id), qos, (1, payload_bytes as u64));
     }
 
     /// Takes the client's cached route if it leads where this PUBLISH goes, or looks for another. A cached route is valid only
@@ -318,7 +338,9 @@ impl Shard {
     ) {
         let now = to.now;
         let Some(client) = self.clients.get_mut(id) else { return };
-        self.counters.no_subscribers.add(u64::from(route.targets.is_empty()));
+        let unheard = u64::from(route.targets.is_empty());
+        self.counters.no_subscribers.add(unheard);
+        client.counts.no_subscribers.add(unheard);
         let publisher = client.subscriber.as_ref().map(|subscriber| Arc::clone(&subscriber.client_id));
         let message = Message::new(publish.topic(), &publish.packet, publisher, now);
         let message = Arc::new(message.charged_to(self.tally.budget()));
@@ -370,7 +392,8 @@ impl Shard {
             // Properties are checked packet by packet.
             (1, publish.packet.payload.len(), len)
         };
-        let packets = self.take_run(&bytes[..len], (count, payload_bytes), publish);
+        let counts = &client.counts;
+        let packets = take_run(&self.counters, counts, publish, (&bytes[..len], count, payload_bytes));
         self.forward(id, publish, packets, route, to);
         len
     }
@@ -391,7 +414,8 @@ impl Shard {
         let run = numbered_run(bytes, len, publish.version, &limits, |packet_id| {
             session.handle_like_publish(packet_id)
         });
-        let packets = self.take_run(&bytes[..run.len], (run.count, run.payload_bytes), publish);
+        let read = (&bytes[..run.len], run.count, run.payload_bytes);
+        let packets = take_run(&self.counters, &client.counts, publish, read);
         if let Some(behind) = self.forward(id, publish, packets, route, to) {
             self.hold(id, &behind, route.holds_others(&behind), now);
         }
@@ -400,21 +424,6 @@ impl Shard {
         let packet_ids = numbered_packets(packets.bytes, packets.version).map(|(_, packet_id, _)| packet_id);
         self.complete_all(id, packet_ids.map(Ticket::PubAck), reason, to);
         run.len
-    }
-
-    /// Counts packets, the first of which was counted as a packet already.
-    fn take_run<'b>(
-        &self,
-        bytes: &'b [u8],
-        (count, payload_bytes): (usize, usize),
-        publish: &Incoming<'_>,
-    ) -> Run<'b> {
-        let count = u32::try_from(count).expect("a read has fewer packets than 2^32");
-        let payload_bytes = payload_bytes as u64;
-        self.counters.packets_received.add(u64::from(count - 1));
-        self.counters.publish_received.add(u64::from(count));
-        self.counters.publish_bytes_received.add(payload_bytes);
-        Run { bytes, count, payload_bytes, version: publish.version, qos: publish.packet.delivery.qos() }
     }
 
     /// The straight way, for a packet that travels alone: the broker acknowledges it, or a group receives it, or it is
@@ -464,6 +473,7 @@ impl Shard {
         let count = u64::from(packets.count);
         if targets.is_empty() {
             self.counters.no_subscribers.add(count);
+            self.counts_of(id).no_subscribers.add(count);
             return None;
         }
         self.count_absent(count * targets.absent_at(packets.qos) as u64);

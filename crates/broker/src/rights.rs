@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use auth::{Action, Limits, QueueLimits, Realms};
 use base::{ConnectionId, Principal, Subscriber};
-use session::{Bound, Settings};
+use session::{Bound, Incoming, Settings};
 use topic::{TopicFilter, TopicName};
 use wire::Qos;
 
@@ -104,18 +104,18 @@ impl Shard {
     pub(crate) fn note_denied(
         &mut self,
         id: ConnectionId,
-        topic: TopicName<'_>,
+        publish: &Incoming<'_>,
         to: &mut Outside<'_, impl Effects>,
     ) {
-        self.counters.publish_received.add(1);
         self.counters.publish_dropped.add(1);
+        self.count_received(id, publish, 0);
         let Some(client) = self.clients.get_mut(id) else { return };
         let denied = &mut client.make_aside().denied;
         *denied += 1;
         let messages = *denied;
         if 10_u64.pow(messages.ilog10()) == messages {
             let mount_bytes = client.mount.as_ref().map_or(0, |mount| mount.as_str().len());
-            let (client_id, topic) = (client.client_id(), topic.as_str());
+            let (client_id, topic) = (client.client_id(), publish.topic().as_str());
             to.notice(id, Notice::Denied { client_id, topic, mount_bytes, messages });
         }
     }

@@ -11,13 +11,14 @@ use session::{Request, Session, Settings, Terms};
 use wire::{Decoded, DisconnectReason, Packet, ReasonCode, Violation, brief_acknowledgement, decode};
 
 use crate::beginnings::{Beginnings, BehindLogins};
-use crate::client::{Client, Clients};
+use crate::client::{Client, Clients, NEVER};
 use crate::drain::Draining;
 use crate::effects::Outside;
 use crate::encode::{Buffers, Source};
 use crate::ending::{By, Ending};
 use crate::login::{Entries, Entry};
 use crate::mount::Mount;
+use crate::parties::OwnCounts;
 use crate::pressure::Blocker;
 use crate::pressure::{JUDGE_MS, Judge, Waiting};
 use crate::relief::Relief;
@@ -61,6 +62,7 @@ pub struct Shard {
     pub(crate) rechecks_again: bool,
     pub(crate) draining: Option<Draining>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) counts: OwnCounts,
     pub(crate) clients: Clients,
     pub(crate) changes: Changes,
     pub(crate) waiting: Waiting,
@@ -144,12 +146,14 @@ pub struct Admission {
     pub mount: Option<Arc<Mount>>,
     /// The rules about users.
     pub entry: Entry,
+    /// The place of the listener among those whose messages are counted. It stays the same when a reload changes the listener.
+    pub counted_as: u16,
 }
 
 impl From<Durability> for Admission {
     /// Clients are offered everything, everywhere.
     fn from(durability: Durability) -> Self {
-        Self { durability, terms: Terms::default(), mount: None, entry: Entry::default() }
+        Self { durability, terms: Terms::default(), mount: None, entry: Entry::default(), counted_as: 0 }
     }
 }
 
@@ -179,6 +183,7 @@ impl Shard {
             rechecks_again: false,
             draining: None,
             counters,
+            counts: OwnCounts::new(id, Arc::default()),
             clients: Clients::default(),
             changes: Changes::default(),
             waiting: Waiting::default(),
@@ -220,13 +225,15 @@ impl Shard {
 
     /// A connection was accepted, on a listener that says this about its clients.
     pub fn accepted(&mut self, id: ConnectionId, admission: Admission, now: Now) {
-        let Admission { durability, terms, mount, entry } = admission;
+        let Admission { durability, terms, mount, entry, counted_as } = admission;
+        let counts = self.counts.door(counted_as);
         self.counters.sockets.add(1);
+        counts.sockets.add(1);
         self.tally.add(Purpose::Connections, CONNECTION_BYTES);
         let session = Session::new(now).with_terms(terms);
-        let mut client = Client::new(session);
+        let mut client = Client::new(session, counts);
         client.mount = mount;
-        client.entry = self.entries.number((entry, durability), &self.clients);
+        client.entry = self.entries.number((entry, durability, counted_as), &self.clients);
         self.clients.insert(id, client);
         self.relief.arm(now);
         self.arm(id, now);
@@ -693,10 +700,10 @@ impl Shard {
     fn timer(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
         let now = to.now;
         let Some(client) = self.clients.get_mut(id) else { return };
-        if client.due_ms.is_none_or(|due| due > now.monotonic_ms) {
+        if client.due_ms > now.monotonic_ms {
             return;
         }
-        client.due_ms = None;
+        client.due_ms = NEVER;
         if client.ends_ms().is_some_and(|ends| ends <= now.monotonic_ms) {
             let why = "a message could not be stored";
             return self.give_up(id, DisconnectReason::QuotaExceeded, why, to);
@@ -740,8 +747,8 @@ impl Shard {
         let at = others.into_iter().chain([silent_ms]).flatten().min();
         let Some(at) = at else { return };
         let at = at.min(now.monotonic_ms + ARMED_AHEAD_MS_MAX);
-        if client.due_ms.is_none_or(|due| at < due) {
-            client.due_ms = Some(at);
+        if at < client.due_ms {
+            client.due_ms = at;
             self.wheel.arm(at, id);
         }
     }

@@ -41,7 +41,7 @@ use std::thread::{self, JoinHandle};
 use ::ledger::{Charged, InMemory, Keeper, Ledger, OverLimits, Recovered, Source};
 use auth::{Guard, Realms};
 use base::{Budget, ShardId};
-use broker::{Counters, Peers, Shard};
+use broker::{Counters, Parties, Peers, Shard};
 use index::Subscriptions;
 use protocol::{Gauges, Instruments};
 use session::Settings;
@@ -68,6 +68,8 @@ pub struct Options {
     pub ledger: ::ledger::Settings,
     /// Of everything else.
     pub limits: Limits,
+    /// Users whose messages are counted one by one.
+    pub counted_users_max: usize,
     /// Questions about users that servers elsewhere are asked at the same time.
     pub questions: usize,
     /// How often `$SYS` is brought up to date, in milliseconds; `None` is never.
@@ -135,7 +137,9 @@ pub struct Server {
     _trimmer: Trimmer,
 }
 
-pub use broker::{Admission, CertificateName, ControlAnswer, Dismissal, Entry, Mount, Naming};
+pub use broker::{
+    Admission, CertificateName, ControlAnswer, Counted, CountedUser, Dismissal, Entry, Mount, Naming, Party,
+};
 
 pub use crate::code::give_back_code;
 pub use crate::control::{Order, Orders};
@@ -221,6 +225,7 @@ impl Server {
             instruments,
             switchboard,
             counters: Vec::new(),
+            parties: Arc::new(Parties::new(options.counted_users_max)),
         };
         started.counters = (0..options.shards).map(|_| Arc::default()).collect();
         let mut shards = Vec::new();
@@ -310,12 +315,13 @@ struct Started<'a> {
     instruments: Vec<Arc<dyn Instruments>>,
     switchboard: Arc<Switchboard>,
     counters: Vec<Arc<Counters>>,
+    parties: Arc<Parties>,
 }
 
 impl Started<'_> {
     /// The handle for operators, when all shards run.
     fn operator(self, guard: Arc<Guard>) -> Operator {
-        let Self { index, gauges, instruments, switchboard, counters, .. } = self;
+        let Self { index, gauges, instruments, switchboard, counters, parties, .. } = self;
         let started = std::time::Instant::now();
         let traces = AtomicU32::new(1);
         Operator::new(operator::Parts {
@@ -323,6 +329,7 @@ impl Started<'_> {
             index,
             guard,
             counters,
+            parties,
             gauges,
             instruments,
             started,
@@ -346,6 +353,7 @@ impl Started<'_> {
         let brain = Shard::new(id, settings, index, Arc::clone(&counters), peers, self.clock.now());
         let brain = brain.with_budget(Arc::clone(self.switchboard.board.budget()));
         let brain = brain.with_guard(Arc::clone(&self.options.guard));
+        let brain = brain.with_parties(Arc::clone(&self.parties));
         let bounds = Bounds {
             output: limits.high_water_bytes,
             outputs: limits.waiting_bytes_max,

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use base::ShardId;
-use broker::{Admission, Counters, Notice};
+use broker::{Admission, Counter, Counters, Counts, Notice};
 use ipnet::IpNet;
 use layers::{Layered, Stack};
 use mio::net::{TcpListener, UnixListener};
@@ -196,12 +196,21 @@ pub(crate) struct DoorRules {
     pub(crate) admission: Admission,
     connections_max: usize,
     pub(crate) rates: Rates,
+    /// The counts of its connections before they speak, on the shard that accepts.
+    counts: Arc<Counts>,
 }
 
 impl DoorRules {
-    pub(crate) fn new(number: u16, rules: &Rules) -> Self {
+    pub(crate) fn new(number: u16, rules: &Rules, counts: Arc<Counts>) -> Self {
         let (admission, rates) = (rules.admission.clone(), Rates::new(rules.rates));
-        Self { number, former: Vec::new(), admission, connections_max: rules.connections_max, rates }
+        let connections_max = rules.connections_max;
+        Self { number, former: Vec::new(), admission, connections_max, rates, counts }
+    }
+
+    /// Counts a connection that is refused for this reason.
+    pub(crate) fn count_refused(&self, reason: &Counter) {
+        reason.add(1);
+        self.counts.refused_connections.add(1);
     }
 
     /// Accepts under another number, by other rules.
@@ -292,16 +301,16 @@ impl Listeners {
         Self { listeners: Vec::new(), connections_max, counters, resume_ms: None }
     }
 
-    /// Accepts connections on a socket.
+    /// Accepts connections on a socket. `counts` are those of this shard.
     pub(crate) fn open(
         &mut self,
         number: u16,
         socket: Acceptor,
-        rules: &Rules,
+        (rules, counts): (&Rules, Arc<Counts>),
         registry: &Registry,
     ) -> io::Result<()> {
         let socket = Listen::new(socket, registry, token(number))?;
-        let door = DoorRules::new(number, rules);
+        let door = DoorRules::new(number, rules, counts);
         let (stack, proxy_from) = (Arc::clone(&rules.stack), rules.proxy_from.clone());
         self.listeners.push(Listener { socket, place: number, door, stack, proxy_from, ready: false });
         Ok(())
@@ -369,22 +378,22 @@ impl Listeners {
             for _ in 0..ACCEPTS_PER_TURN {
                 match listener.socket.accept() {
                     Ok((socket, peer)) if switchboard.board.connections() >= self.connections_max => {
-                        self.counters.refused_connections_max.add(1);
+                        listener.door.count_refused(&self.counters.refused_connections_max);
                         log.notice(now_ms, &peer, FULL);
                         drop(socket);
                     }
                     Ok((socket, peer)) if listener.door.is_full(&switchboard.board) => {
-                        self.counters.refused_connections_listener.add(1);
+                        listener.door.count_refused(&self.counters.refused_connections_listener);
                         log.notice(now_ms, &peer, FULL_LISTENER);
                         drop(socket);
                     }
                     Ok((socket, peer)) if !listener.accepts(peer) => {
-                        self.counters.refused_proxy.add(1);
+                        listener.door.count_refused(&self.counters.refused_proxy);
                         log.notice(now_ms, &peer, NO_PROXY);
                         drop(socket);
                     }
                     Ok((socket, peer)) if listener.door.rates.is_exceeded_by(peer, now_ms) => {
-                        self.counters.refused_connection_rate.add(1);
+                        listener.door.count_refused(&self.counters.refused_connection_rate);
                         log.notice(now_ms, &peer, TOO_FAST);
                         drop(socket);
                     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use auth::{Bans, Guard};
 use base::ShardId;
-use broker::{Counters, Facts, Totals};
+use broker::{Counted, Counters, Facts, Parties, Party, Totals};
 use index::Subscriptions;
 use protocol::{Gauges, Instruments};
 use turn::{
@@ -29,6 +29,7 @@ pub(crate) struct Parts {
     pub(crate) index: Arc<Subscriptions>,
     pub(crate) guard: Arc<Guard>,
     pub(crate) counters: Vec<Arc<Counters>>,
+    pub(crate) parties: Arc<Parties>,
     pub(crate) gauges: Arc<Gauges>,
     pub(crate) instruments: Vec<Arc<dyn Instruments>>,
     pub(crate) started: Instant,
@@ -141,6 +142,13 @@ impl Operator {
     #[must_use]
     pub fn totals_by_shard(&self) -> Vec<Totals> {
         self.0.counters.iter().map(|counters| Totals::of([&**counters])).collect()
+    }
+
+    /// The counts of all listeners and users, with the counters of all shards of about the same moment.
+    #[must_use]
+    pub fn counted(&self) -> (Vec<(Party, Counted)>, Totals) {
+        let Parts { parties, counters, .. } = &*self.0;
+        (parties.read(), Totals::of(counters.iter().map(|counters| &**counters)))
     }
 
     /// Number of connections of a listener, by its place among all.

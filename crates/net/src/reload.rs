@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
+use base::ShardId;
 use broker::Dismissal;
 use layers::quic::Door;
 use protocol::Durability;
@@ -114,7 +115,8 @@ impl Server {
         for shard in 1..self.switchboard().shards.len() {
             self.order(shard, Order::OpenQuic { port: port.try_clone()?, entrance: None })?;
         }
-        let entrance = Some(Box::new(Entrance::new(door, place, rules)));
+        let counts = self.operator.parts().parties.door(ShardId::new(0), rules.admission.counted_as);
+        let entrance = Some(Box::new(Entrance::new(door, place, rules, counts)));
         self.order(0, Order::OpenQuic { port, entrance })
     }
 

@@ -170,7 +170,10 @@ impl EventLoop {
         let registry = self.poll.registry();
         match order {
             Order::Open { number, socket, rules } => match &mut self.listeners {
-                Some(listeners) => listeners.open(number, socket, &rules, registry),
+                Some(listeners) => {
+                    let counts = self.body.door_counts(rules.admission.counted_as);
+                    listeners.open(number, socket, (&rules, counts), registry)
+                }
                 None => Err(io::Error::other("the broker accepts no more connections")),
             },
             Order::OpenQuic { port, entrance } => {

@@ -262,6 +262,7 @@ fn options(shards: usize) -> Options {
             waiting_bytes_max: 64 * 1024 * 1024,
             memory_bytes_max: 256 * 1024 * 1024,
         },
+        counted_users_max: 10,
         // Nothing but sockets and mail wakes an idle shard.
         questions: 1,
         sys_interval_ms: None,

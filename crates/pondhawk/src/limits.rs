@@ -18,6 +18,7 @@ pub(crate) fn options(config: &Config) -> Options {
         settings,
         limits,
         ledger,
+        counted_users_max: usize::from(config.limits.counted_users),
         questions: usize::from(config.limits.user_questions),
         sys_interval_ms: config.sys.interval.map(millis),
         guard: Arc::default(),

@@ -47,7 +47,7 @@ pub(crate) fn open(listener: &Listener, passed: &mut Passed) -> io::Result<Accep
 }
 
 /// The rules of a listener, with its layers and the realm of its clients.
-pub(crate) fn rules(listener: &Listener, stack: &Arc<Stack>, realm: Realm) -> Rules {
+pub(crate) fn rules(listener: &Listener, stack: &Arc<Stack>, realm: Realm, counted_as: u16) -> Rules {
     let rates =
         RateLimits { total: listener.connection_rate, per_address: listener.connection_rate_per_address };
     let mount = listener
@@ -55,7 +55,8 @@ pub(crate) fn rules(listener: &Listener, stack: &Arc<Stack>, realm: Realm) -> Ru
         .as_deref()
         .map(|text| Mount::new(text).map(Arc::new).expect("the configuration has looked at it"));
     let durability = durability(listener.durability);
-    let admission = Admission { durability, terms: terms(listener), mount, entry: entry(listener, realm) };
+    let (terms, entry) = (terms(listener), entry(listener, realm));
+    let admission = Admission { durability, terms, mount, entry, counted_as };
     Rules {
         admission,
         connections_max: listener.connections.map_or(usize::MAX, size),

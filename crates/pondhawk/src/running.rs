@@ -44,6 +44,8 @@ pub(crate) struct Running {
     /// The number that was given last. Numbers are given in turn, so that a number is not used again while shards still look
     /// for connections of its former listener.
     last_number: Cell<u16>,
+    /// The addresses of all listeners since the start, by their places among those whose messages are counted.
+    counted: Vec<String>,
     /// The settings in force, for operators.
     in_force: Arc<Mutex<Arc<InForce>>>,
 }
@@ -60,6 +62,8 @@ struct Port {
     bound: String,
     realm: Realm,
     stack: Arc<Stack>,
+    /// Its place among the listeners whose messages are counted.
+    counted_as: u16,
 }
 
 /// The UDP socket of a QUIC listener that is gone.
@@ -101,6 +105,7 @@ impl Running {
             passed,
             leaving: Vec::new(),
             last_number: Cell::new(0),
+            counted: Vec::new(),
             in_force: Arc::new(Mutex::new(Arc::new(nothing))),
         };
         let (mut listening, mut bound) = (Vec::new(), Vec::new());
@@ -110,7 +115,9 @@ impl Running {
             let socket = listen::open(listener, &mut running.passed)?;
             let address = listen::bound(listener, &socket)?;
             bound.push(address.clone());
-            listening.push(Listening { socket, rules: listen::rules(listener, &stack, realm) });
+            let rules = listen::rules(listener, &stack, realm, number);
+            listening.push(Listening { socket, rules });
+            running.counted.push(listener.address.to_string());
             running.ports.push(Port {
                 number,
                 place: number,
@@ -118,6 +125,7 @@ impl Running {
                 bound: address,
                 realm,
                 stack,
+                counted_as: number,
             });
             running.last_number.set(number);
         }
@@ -154,6 +162,7 @@ impl Running {
                 websocket_path: banner::websocket_path(listener, &port.bound),
                 has_tls: !listener.tls_certificate.is_empty(),
                 numbers: port.former.iter().copied().chain([port.number]).collect(),
+                counted_as: port.counted_as,
             });
         let toml = file::without_queries(&self.config.to_toml_with_origins(&self.origins));
         let in_force = operators::in_force(&self.config, toml, listeners.collect());
@@ -257,7 +266,7 @@ impl Running {
         drop(prepared.sockets);
         for place in prepared.closed {
             let (listener, port) = (&self.config.listeners[place], &mut self.ports[place]);
-            let rules = listen::rules(listener, &port.stack, port.realm);
+            let rules = listen::rules(listener, &port.stack, port.realm, port.counted_as);
             let opened = listen::open(listener, &mut self.passed)
                 .and_then(|socket| server.open_listener(port.number, Listening { socket, rules }));
             if let Err(error) = opened {
@@ -341,7 +350,7 @@ impl Running {
             );
             return port;
         };
-        let rules = listen::rules(new, &stack, realm);
+        let rules = listen::rules(new, &stack, realm, port.counted_as);
         if let Err(error) = server.change_listener(port.number, next, rules) {
             tracing::error!(%error, "a listener may have its earlier rules");
         }
@@ -358,16 +367,17 @@ impl Running {
     }
 
     fn add(
-        &self,
+        &mut self,
         place: usize,
         socket: Option<Acceptor>,
         (realm, stack): (Realm, Arc<Stack>),
         others: &[Option<Port>],
         server: &Server,
     ) -> Port {
-        let listener = &self.config.listeners[place];
         let number = self.free_number(others, server).unwrap_or(LISTENER_PLACES - 1);
-        let rules = listen::rules(listener, &stack, realm);
+        let counted_as = self.counted_as(&self.config.listeners[place].address.to_string(), others);
+        let listener = &self.config.listeners[place];
+        let rules = listen::rules(listener, &stack, realm, counted_as);
         let address = socket.as_ref().map(|socket| listen::bound(listener, socket));
         let address = address.and_then(Result::ok).unwrap_or_else(|| listener.address.to_string());
         let opened = match socket {
@@ -378,7 +388,23 @@ impl Running {
             Ok(()) => tracing::info!("listening on {address} ({})", banner::kind(listener, &address)),
             Err(error) => tracing::error!(%error, "cannot listen on {address}"),
         }
-        Port { number, place: number, former: Vec::new(), bound: address, realm, stack }
+        Port { number, place: number, former: Vec::new(), bound: address, realm, stack, counted_as }
+    }
+
+    /// The place of a new listener among those whose messages are counted: that of a former one with the same address, or a new
+    /// one. When all places are used, the last one is for several.
+    fn counted_as(&mut self, address: &str, others: &[Option<Port>]) -> u16 {
+        let ports = || self.ports.iter().chain(others.iter().flatten());
+        let is_free = |place: usize| ports().all(|port| usize::from(port.counted_as) != place);
+        let former = self.counted.iter().enumerate();
+        let mut former = former.filter(|(_, known)| *known == address).map(|(place, _)| place);
+        let place = former.find(|place| is_free(*place)).unwrap_or_else(|| {
+            if self.counted.len() < usize::from(LISTENER_PLACES) {
+                self.counted.push(address.to_owned());
+            }
+            self.counted.len() - 1
+        });
+        u16::try_from(place).expect("there are fewer places")
     }
 
     /// A number that neither a listener nor a connection has.

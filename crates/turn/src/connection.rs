@@ -1,6 +1,9 @@
 //! The connections of one shard: streams, what was read and not understood yet, what waits to be written.
 
+use std::sync::Arc;
+
 use base::ConnectionId;
+use broker::Counts;
 use wire::Version;
 
 use crate::bounds::Bounds;
@@ -16,8 +19,10 @@ pub(crate) struct Connection<S> {
     pub(crate) listener: u16,
     /// The beginning of a packet, or what was read while the connection was paused.
     pub(crate) unparsed: Vec<u8>,
-    /// The bytes of `unparsed` that are on the account of memory.
-    pub(crate) unparsed_charged: usize,
+    /// The bytes of `unparsed` that are on the account of memory, up to 4 GiB: a packet has at most 256 MiB.
+    pub(crate) unparsed_charged: u32,
+    /// The counts of its listener and user.
+    pub(crate) counts: Arc<Counts>,
     /// `None` while nothing waits.
     pub(crate) output: Option<Box<Output>>,
     /// All bytes that the stream has taken.
@@ -59,8 +64,9 @@ pub(crate) enum Phase {
 }
 
 impl<S> Connection<S> {
-    pub(crate) fn new(stream: S, peer: Peer, listener: u16) -> Self {
+    pub(crate) fn new(stream: S, peer: Peer, listener: u16, counts: Arc<Counts>) -> Self {
         Self {
+            counts,
             stream,
             peer,
             listener,
@@ -180,4 +186,10 @@ impl<S> Connections<S> {
             place.connection.as_ref().map(|connection| (id, connection))
         })
     }
+}
+
+/// A million idle clients have it a million times.
+#[test]
+fn an_idle_connection_is_small() {
+    assert!(size_of::<Connection<[usize; 2]>>() <= 120, "{}", size_of::<Connection<[usize; 2]>>());
 }

@@ -58,6 +58,8 @@ impl Departures {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::connection::Connection;
     use crate::host::Peer;
@@ -66,7 +68,12 @@ mod tests {
     fn a_turn_ends_some_connections_and_all_of_the_listener_leave_in_the_end() {
         let mut connections = Connections::default();
         for number in 0..1_000 {
-            connections.insert(Connection::new((), Peer::Simulated(number), u16::from(number % 4 == 0)));
+            connections.insert(Connection::new(
+                (),
+                Peer::Simulated(number),
+                u16::from(number % 4 == 0),
+                Arc::default(),
+            ));
         }
         let mut departures = Departures::default();
         departures.begin(1, Dismissal::Everybody);

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use auth::{Check, Unchecked, Wish};
 use base::{ConnectionId, Purpose, ShardId};
-use broker::{CertificateName, ControlBusy, ControlRequest, Counters, Effects, Flush, Mail, Notice, Room};
+use broker::{
+    CertificateName, ControlBusy, ControlRequest, Counters, Counts, Effects, Flush, Mail, Notice, Room,
+};
 use protocol::Command;
 
 use crate::ask::Link;
@@ -100,8 +102,13 @@ impl<H: Host> Io<H> {
     }
 
     /// Takes a stream in, and has it watched.
-    pub(crate) fn add(&mut self, stream: H::Stream, peer: Peer, listener: u16) -> io::Result<ConnectionId> {
-        let id = self.connections.insert(Connection::new(stream, peer, listener));
+    pub(crate) fn add(
+        &mut self,
+        stream: H::Stream,
+        peer: Peer,
+        (listener, counts): (u16, Arc<Counts>),
+    ) -> io::Result<ConnectionId> {
+        let id = self.connections.insert(Connection::new(stream, peer, listener, counts));
         let connection = self.connections.get_mut(id).expect("it was put there a line ago");
         if let Err(error) = self.host.watch(&mut connection.stream, id) {
             self.connections.remove(id);
@@ -276,7 +283,7 @@ impl<H: Host> Io<H> {
             }
             self.pool.give_output(output);
         }
-        self.post.tally().sub(Purpose::Partials, connection.unparsed_charged);
+        self.post.tally().sub(Purpose::Partials, connection.unparsed_charged as usize);
         self.post.left(connection.listener);
     }
 
@@ -284,10 +291,11 @@ impl<H: Host> Io<H> {
     pub(crate) fn note_unparsed(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let bytes = connection.unparsed.capacity() + connection.stream.held_bytes();
-        let before = std::mem::replace(&mut connection.unparsed_charged, bytes);
-        if bytes != before {
-            self.post.tally().add(Purpose::Partials, bytes);
-            self.post.tally().sub(Purpose::Partials, before);
+        let charged = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let before = std::mem::replace(&mut connection.unparsed_charged, charged);
+        if charged != before {
+            self.post.tally().add(Purpose::Partials, charged as usize);
+            self.post.tally().sub(Purpose::Partials, before as usize);
         }
     }
 
@@ -314,6 +322,7 @@ impl<H: Host> Io<H> {
             written = taken;
             connection.taken += taken as u64;
             self.counters.bytes_sent.add(taken as u64);
+            connection.counts.bytes_sent.add(taken as u64);
             self.census.wrote(id, taken);
             self.post.tally().sub(Purpose::Outputs, before_bytes - output.own_bytes());
             let is_early = connection.over && Fault::OutputFreedEarly.is_planted();
@@ -527,6 +536,12 @@ impl<H: Host> Effects for Io<H> {
 
     fn channel_binding(&mut self, id: ConnectionId) -> Option<[u8; 32]> {
         self.connections.get_mut(id)?.stream.channel_binding()
+    }
+
+    fn count_in(&mut self, id: ConnectionId, counts: &Arc<Counts>) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.counts = Arc::clone(counts);
+        }
     }
 
     fn random(&mut self) -> u128 {

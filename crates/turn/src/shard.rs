@@ -1,9 +1,10 @@
 //! Turns of one shard: read, route, hand over mail, write.
 
 use std::io;
+use std::sync::Arc;
 
 use base::{ConnectionId, Now};
-use broker::{Cause, Dismissal, Shard};
+use broker::{Cause, Counts, Dismissal, Shard};
 use protocol::Reply;
 
 use crate::Sleep;
@@ -104,6 +105,11 @@ impl<H: Host> ShardLoop<H> {
         self.io.fullest_output_bytes()
     }
 
+    /// The counts of connections that a listener accepts or refuses, by its place.
+    pub fn door_counts(&mut self, counted_as: u16) -> Arc<Counts> {
+        self.brain.door_counts(counted_as)
+    }
+
     /// Notes a change of a stream.
     pub fn woken(&mut self, id: ConnectionId, readiness: Readiness) {
         self.io.woken(id, readiness);
@@ -117,11 +123,13 @@ impl<H: Host> ShardLoop<H> {
         if self.is_ending() {
             return self.io.post.left(listener);
         }
+        let counts = self.brain.door_counts(admission.counted_as);
         if self.io.post.board().budget().is_closed() {
             self.io.counters.refused_connections_memory.add(1);
+            counts.refused_connections.add(1);
             return self.io.post.left(listener);
         }
-        match self.io.add(stream, peer, listener) {
+        match self.io.add(stream, peer, (listener, counts)) {
             Ok(id) => self.brain.accepted(id, admission, self.now),
             Err(error) => {
                 self.io.host.not_watched(&peer, &error);
@@ -368,6 +376,7 @@ impl<H: Host> ShardLoop<H> {
                 // Later bytes are announced anew. The end of the stream was announced once, and is not again.
                 connection.readable = (!is_drained && !Fault::LostWakeUp.is_planted()) || connection.ending;
                 self.io.counters.bytes_received.add(count as u64);
+                connection.counts.bytes_received.add(count as u64);
                 self.feed(id, count);
                 if self.io.connections.get(id).is_some_and(|c| c.readable && !c.paused) {
                     self.io.make_ready(id);

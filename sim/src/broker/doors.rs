@@ -77,7 +77,8 @@ impl Doors {
                 self.board.charge(shard);
                 self.board.charge_listener(number);
                 let entry = Entry { allow_anonymous, ..Entry::default() };
-                let admission = Admission { entry, ..durability.into() };
+                let counted_as = u16::try_from(address).expect("there are few addresses");
+                let admission = Admission { entry, counted_as, ..durability.into() };
                 let peer = Peer::Simulated(link.0);
                 accepted.push((shard, Accepted { stream, peer, admission, listener: number }));
             }

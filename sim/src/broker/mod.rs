@@ -11,7 +11,7 @@ mod traced;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use ::broker::{Counters, Shard};
+use ::broker::{Counters, Parties, Shard};
 use ::journal::OpenError;
 use ::ledger::{Charged, Keeper, Ledger, Progress, Record};
 use base::{Budget, Now, ShardId};
@@ -49,6 +49,9 @@ pub(crate) struct Space {
     pub(crate) refused: u64,
 }
 
+/// Users that are counted one by one: fewer than there are, so that they displace each other.
+const COUNTED_USERS_MAX: usize = 2;
+
 /// A running broker process.
 pub(crate) struct Process {
     shards: Vec<ShardThread>,
@@ -58,6 +61,7 @@ pub(crate) struct Process {
     board: Arc<Board>,
     pub(crate) index: Arc<Subscriptions>,
     pub(crate) counters: Vec<Arc<Counters>>,
+    pub(crate) parties: Arc<Parties>,
     pub(crate) gauges: Arc<Gauges>,
 }
 
@@ -98,13 +102,15 @@ impl Process {
         let board = Arc::new(Board::new(count, Arc::clone(&budget)).with_listeners(places));
         let settings = Arc::new(scenario.session.clone());
         let counters: Vec<Arc<Counters>> = (0..count).map(|_| Arc::default()).collect();
+        let parties = Arc::new(Parties::new(COUNTED_USERS_MAX));
         let shards = (0..count).map(|number| {
             let (settings, index) = (Arc::clone(&settings), Arc::clone(&index));
             let counters = Arc::clone(&counters[number]);
             let id = ShardId::new(number);
             let brain = Shard::new(id, settings, index, Arc::clone(&counters), None, scene.now)
                 .with_budget(Arc::clone(&budget))
-                .with_guard(Arc::clone(&guard));
+                .with_guard(Arc::clone(&guard))
+                .with_parties(Arc::clone(&parties));
             let chance = Random::new(random.next());
             ShardThread::new(brain, Arc::clone(&board), (counters, scenario.bounds), chance, scene.now)
         });
@@ -128,6 +134,7 @@ impl Process {
             board,
             index,
             counters,
+            parties,
             gauges,
         })
     }

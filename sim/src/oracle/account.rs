@@ -1,17 +1,22 @@
-//! The accounts of shards and ledger: every copy of every message is in one place.
+//! The accounts of shards and ledger: every copy of every message is in one place, and belongs to one listener and user.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use broker::{Counters, Totals};
+use broker::{Counters, Parties, Totals};
 use protocol::Gauges;
 
-/// Checks both accounts, at any moment.
+/// Checks both accounts, and the counts by listener and user, at any moment.
 ///
 /// # Errors
 /// What does not add up.
-pub(crate) fn check(counters: &[Arc<Counters>], gauges: &Gauges) -> Result<(), String> {
+pub(crate) fn check(counters: &[Arc<Counters>], parties: &Parties, gauges: &Gauges) -> Result<(), String> {
     let totals = Totals::of(counters.iter().map(|counters| &**counters));
+    for (name, sum, total) in parties.sum().compare(&totals) {
+        if sum != total {
+            return Err(format!("all listeners and users have {sum} {name}, and the shards {total}"));
+        }
+    }
     let parts = [
         ("sent_once", totals.sent_once),
         ("acknowledged", totals.acknowledged),

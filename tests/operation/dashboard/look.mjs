@@ -78,6 +78,9 @@ try {
   await look("subscribers-group", "#/subscribers?topic=jobs%2F1", "$share/workers/jobs/#");
   await look("subscribers-none", "#/subscribers?topic=desert", "Nobody subscribes to this topic");
   await look("account", "#/account", "The outcomes add up: no message is missing.");
+  await look("account-sums", "#/account", "The sums are those of the broker, in all 31 figures.");
+  await look("users", "#/users", "without a user name");
+  await look("users-none", "#/users?match=unicorn", "No user has this text in the name.");
   await look("log", "#/log?match=frog", "client_id=frog/1");
   await look("log-none", "#/log?match=unicorn", "No line is like this.");
   await look("explain", "#/explain?publisher=toad&topic=Pond%2Fx&subscriber=frog%2F1&qos=0", "capital and small letters differ");

@@ -5,6 +5,7 @@ mod bans;
 mod body;
 pub(crate) mod busiest;
 pub(crate) mod clients;
+mod counts;
 pub(crate) mod drain;
 mod explain;
 mod groups;
@@ -87,7 +88,8 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Arc<Shared>) -> Result<Ans
         Action::Trace => trace::begin(asked, shared).await,
         Action::EndTrace => trace::end(asked, shared),
         Action::Certificates => Ok(status::certificates(shared)),
-        Action::Listeners => Ok(status::listeners(shared)),
+        Action::Listeners => Ok(counts::listeners(shared)),
+        Action::Users => counts::users(asked, shared),
         Action::Configuration => {
             Ok(Answer::json(&json!({ "toml": shared.control.in_force().configuration })))
         }

@@ -7,7 +7,7 @@ use super::unix_secs;
 use crate::answer::Answer;
 use crate::asked::Asked;
 use crate::asking;
-use crate::control::{Certificate, Listener};
+use crate::control::Certificate;
 use crate::metrics::{self, Figures};
 use crate::server::Shared;
 
@@ -103,22 +103,6 @@ pub(crate) async fn counters(shared: &Shared) -> Answer {
     let figures = figures_with_readiness(shared).await;
     let fields = figures.numbers().into_iter().map(|(topic, figure)| (topic.to_owned(), number(figure)));
     Answer::json(&Value::Object(fields.collect()))
-}
-
-pub(crate) fn listeners(shared: &Shared) -> Answer {
-    let describe = |(place, listener): (usize, &Listener)| {
-        json!({
-            "listener": place,
-            "address": listener.address,
-            "transport": listener.transport,
-            "websocket_path": listener.websocket_path,
-            "tls": listener.has_tls,
-            "connections": listener.connections(&shared.operator),
-        })
-    };
-    let in_force = shared.control.in_force();
-    let listeners: Vec<Value> = in_force.listeners.iter().enumerate().map(describe).collect();
-    Answer::json(&json!({ "listeners": listeners }))
 }
 
 pub(crate) fn shards(shared: &Shared) -> Answer {

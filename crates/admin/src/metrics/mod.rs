@@ -7,13 +7,13 @@ mod table;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 
-use net::Operator;
+use net::{Counted, Operator};
 
 pub use histogram::{HISTOGRAMS, Histogram};
 pub use otlp::{Times, otlp};
 pub use table::{METRICS, WITHOUT_METRIC};
 
-use crate::control::InForce;
+use crate::control::{InForce, Listener};
 
 /// Prefix of all names.
 const PREFIX: &str = "pondhawk_";
@@ -127,13 +127,31 @@ pub fn families(operator: &Operator, in_force: &InForce, version: &str) -> [Vec<
         let label = |(shard, totals)| Labelled { value: format!("{shard}"), figure: figure(totals) as f64 };
         figures.map(label).collect()
     };
-    let listeners = in_force.listeners.iter().map(|listener| Labelled {
+    let connections = in_force.listeners.iter().map(|listener| Labelled {
         value: listener.address.clone(),
         figure: listener.connections(operator) as f64,
     });
+    let counted = by_listener(operator, in_force);
+    let listeners = |figure: fn(&Counted) -> u64| {
+        let figures = in_force.listeners.iter().zip(&counted);
+        let label = |(listener, counted): (&Listener, &Counted)| Labelled {
+            value: listener.address.clone(),
+            figure: figure(counted) as f64,
+        };
+        figures.map(label).collect()
+    };
     [
         vec![one],
-        listeners.collect(),
+        connections.collect(),
+        listeners(|counted| counted.sockets),
+        listeners(|counted| counted.refused_connections),
+        listeners(|counted| counted.refused_connect),
+        listeners(Counted::publish_received),
+        listeners(Counted::publish_refused),
+        listeners(Counted::publish_sent),
+        listeners(Counted::lost),
+        listeners(|counted| counted.bytes_received),
+        listeners(|counted| counted.bytes_sent),
         shards(|totals| totals.clients_connected),
         shards(|totals| totals.publish_received),
         shards(|totals| totals.publish_sent),
@@ -141,6 +159,18 @@ pub fn families(operator: &Operator, in_force: &InForce, version: &str) -> [Vec<
         shards(|totals| totals.bytes_received),
         shards(|totals| totals.bytes_sent),
     ]
+}
+
+/// The counts of each listener, in the order of the configuration.
+fn by_listener(operator: &Operator, in_force: &InForce) -> Vec<Counted> {
+    let mut counted = vec![Counted::default(); in_force.listeners.len()];
+    for (party, counts) in operator.counted().0 {
+        let is_its = |listener: &Listener| party.listener == Some(listener.counted_as);
+        if let Some(place) = in_force.listeners.iter().position(is_its) {
+            counted[place] += &counts;
+        }
+    }
+    counted
 }
 
 /// A figure whose label is known while the broker runs only, such as the address of a listener.
@@ -175,10 +205,59 @@ const fn of_shards(name: &'static str, unit: Unit, help: &'static str) -> Family
     Family { name, kind: Kind::Counter, unit, label: "shard", help }
 }
 
+const fn of_listeners(name: &'static str, unit: Unit, help: &'static str) -> Family {
+    Family { name, kind: Kind::Counter, unit, label: "listener", help }
+}
+
 /// Metrics with such labels.
-pub const FAMILIES: [Family; 8] = [
+pub const FAMILIES: [Family; 17] = [
     level("build_info", "version", "Always 1, with the version of the broker."),
     level("listener_connections", "listener", "Connections at a time, by the address of their listener."),
+    of_listeners(
+        "listener_connections_accepted_total",
+        Unit::Items,
+        "Connections that were accepted, by the address of their listener.",
+    ),
+    of_listeners(
+        "listener_connections_refused_total",
+        Unit::Items,
+        "Connections that were closed before they could send anything, by the address of their listener.",
+    ),
+    of_listeners(
+        "listener_connects_refused_total",
+        Unit::Items,
+        "CONNECT packets that were refused, by the address of their listener.",
+    ),
+    of_listeners(
+        "listener_publish_received_total",
+        Unit::Items,
+        "PUBLISH packets that were read, by the listener of their publisher.",
+    ),
+    of_listeners(
+        "listener_publish_refused_total",
+        Unit::Items,
+        "Of these: packets that were refused, by the listener of their publisher.",
+    ),
+    of_listeners(
+        "listener_publish_sent_total",
+        Unit::Items,
+        "PUBLISH packets that were sent, by the listener of their receiver.",
+    ),
+    of_listeners(
+        "listener_publish_lost_total",
+        Unit::Items,
+        "Messages that a connected receiver did not get, by its listener; without those of queues.",
+    ),
+    of_listeners(
+        "listener_received_bytes_total",
+        Unit::Bytes,
+        "Bytes that were read from connections, by the address of their listener.",
+    ),
+    of_listeners(
+        "listener_sent_bytes_total",
+        Unit::Bytes,
+        "Bytes that connections have taken, by the address of their listener.",
+    ),
     level("shard_clients", "shard", "Clients that are connected, by shard."),
     of_shards(
         "shard_publish_received_total",
@@ -374,8 +453,9 @@ mod tests {
         figures.add("journal/commit_us/sum", "1500000".to_owned());
         figures.add("journal/durability", "fsync".to_owned());
         let listener = Labelled { value: "a\"b".to_owned(), figure: 2.0 };
-        let text =
-            exposition(&figures, &[vec![], vec![listener], vec![], vec![], vec![], vec![], vec![], vec![]]);
+        let mut families = std::array::from_fn(|_| Vec::new());
+        families[1].push(listener);
+        let text = exposition(&figures, &families);
         for line in [
             "pondhawk_clients_connected 3",
             "# TYPE pondhawk_messages_dropped_total counter",

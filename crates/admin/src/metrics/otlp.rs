@@ -86,8 +86,9 @@ fn counters_are_sums_and_gauges_are_gauges() {
     }
     let listener = Labelled { value: "127.0.0.1:1883".to_owned(), figure: 2.0 };
     let times = Times { started: 1_000, now: 2_000 };
-    let all =
-        otlp(&figures, &[vec![], vec![listener], vec![], vec![], vec![], vec![], vec![], vec![]], times);
+    let mut families = std::array::from_fn(|_| Vec::new());
+    families[1].push(listener);
+    let all = otlp(&figures, &families, times);
     let find = |name: &str| all.iter().find(|metric| metric["name"] == name).expect("it is there");
     assert_eq!(all.len(), 5);
     let connected = find("pondhawk_clients_connected");

@@ -101,6 +101,20 @@ pub const METRICS: &[Metric] = &[
         at!("connects/received"),
         "CONNECT packets that were read and could be understood.",
     ),
+    one(
+        "connects_accepted_total",
+        Counter,
+        Items,
+        at!("connects/accepted"),
+        "CONNECT packets whose clients were let in.",
+    ),
+    by(
+        "users_not_counted_total",
+        Counter,
+        (Items, "reason"),
+        each! { "no_place" => "users/others", "displaced" => "users/displaced" },
+        "Clients and users that are counted among all others of their listener, because too many users are counted one by one.",
+    ),
     by(
         "connections_refused_total",
         Counter,

@@ -1,5 +1,6 @@
 // The dashboard: the place of the page in its address, the login, and the views.
-import { account, figures, listeners } from "./views/server.js";
+import { account, users } from "./views/account.js";
+import { figures, listeners } from "./views/server.js";
 import { audit, log } from "./views/log.js";
 import { bans } from "./views/bans.js";
 import { begin, call, field, isCurrent, later, learnRole, make, Refused, say, values, whenChanged } from "./views/page.js";
@@ -16,9 +17,9 @@ import { forget as forgetClient, trial } from "./views/try.js";
 const INTERVAL_MS = 5000;
 const content = document.getElementById("content");
 const VIEWS = { "": overview, account, audit, bans, busiest, client, clients, configuration, explain, figures, group, groups, listeners, log, publish,
-  retained, subscribers, topics, trace, try: trial };
+  retained, subscribers, topics, trace, try: trial, users };
 // Views that show a state which changes all the time.
-const LIVE = [overview, account, busiest, client, log];
+const LIVE = [overview, account, busiest, client, log, users];
 // The entry of the menu for views that have none of their own.
 const ABOVE = { client: "clients", group: "groups" };
 let known = null;

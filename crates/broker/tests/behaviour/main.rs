@@ -2,6 +2,7 @@
 
 mod absence;
 mod bearer;
+mod counts;
 mod disk;
 mod drain;
 mod endings;

@@ -6,7 +6,10 @@ use std::sync::Arc;
 
 use auth::{Bans, Check, Checked, Guard, Realms, Unchecked, Whom, Wish, Wished, Workspace};
 use base::{Budget, Charge, ConnectionId, Now, Purpose, ShardId, Subscriber};
-use broker::{Admission, Cause, CertificateName, Counters, Effects, Flush, Mail, Notice, Room, Run, Shard};
+use broker::{
+    Admission, Cause, CertificateName, Counters, Effects, Flush, Mail, Notice, Parties, Room, Run, Shard,
+    Totals,
+};
 use index::{Subscriptions, Target};
 use ledger::{Ledger, Lsn, Progress, Record, Refusal};
 use protocol::{Command, Durability, Reply};
@@ -17,6 +20,8 @@ use wire::{
     Subscribe, SubscribeProperties, Subscription, SubscriptionOptions, Utf8, Version, Will, decode,
 };
 
+/// Users that are counted one by one.
+pub(crate) const COUNTED_USERS_MAX: usize = 3;
 /// Above this many bytes a connection is over its mark.
 pub(crate) const HIGH_WATER_BYTES: usize = 1_000;
 
@@ -37,6 +42,7 @@ pub(crate) struct World {
     pub(crate) shards: Vec<Shard>,
     pub(crate) outside: Vec<Outside>,
     pub(crate) counters: Vec<Arc<Counters>>,
+    pub(crate) parties: Arc<Parties>,
     index: Arc<Subscriptions>,
     guard: Arc<Guard>,
     ledger: Ledger,
@@ -321,11 +327,13 @@ impl World {
         let ledger = Ledger::new(ledger_settings, Arc::clone(&index)).with_budget(Arc::clone(&budget));
         let settings = Arc::new(settings);
         let counters: Vec<Arc<Counters>> = (0..shards).map(|_| Arc::default()).collect();
+        let parties = Arc::new(Parties::new(COUNTED_USERS_MAX));
         let shard = |number: usize| {
             let (settings, index) = (Arc::clone(&settings), Arc::clone(&index));
             Shard::new(ShardId::new(number), settings, index, Arc::clone(&counters[number]), None, now)
                 .with_budget(Arc::clone(&budget))
                 .with_guard(Arc::clone(&guard))
+                .with_parties(Arc::clone(&parties))
         };
         let shards = (0..shards).map(shard).collect::<Vec<_>>();
         let outside = shards.iter().map(|_| Outside::default()).collect();
@@ -333,6 +341,7 @@ impl World {
             shards,
             outside,
             counters,
+            parties,
             index,
             guard,
             ledger,
@@ -461,6 +470,14 @@ impl World {
         assert_eq!(routed, sum, "routed by the ledger, and what became of it");
     }
 
+    /// The counts of all listeners and users add up to those of the shards.
+    fn assert_parties(&self) {
+        let totals = Totals::of(self.counters.iter().map(|counters| &**counters));
+        for (name, sum, total) in self.parties.sum().compare(&totals) {
+            assert_eq!(sum, total, "{name}");
+        }
+    }
+
     pub(crate) fn publish(&mut self, peer: Peer, topic: &str, payload: &str) {
         self.send(peer, &Publish::new(name(topic), payload.as_bytes()).into());
     }
@@ -534,6 +551,7 @@ impl World {
     /// Carries mail and commands until nobody has anything to say.
     pub(crate) fn settle(&mut self) {
         while self.carry_mail() | self.carry_commands() | self.read_again() {}
+        self.assert_parties();
     }
 
     pub(crate) fn carry_mail(&mut self) -> bool {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use base::{Budget, Purpose, ShardId};
-use broker::Counters;
+use broker::{Counters, Counts};
 use layers::quic::{Arrival, Begun, ConnectionEvent, ConnectionHandle, Door, EndpointEvent, Name, Transmit};
 use turn::{Board, Peer};
 
@@ -205,8 +205,9 @@ impl Doors {
 
 impl Entrance {
     /// The door of a listener whose socket has this place, which is also the number of its connections for now.
-    pub(crate) fn new(door: Door, place: u16, rules: &Rules) -> Self {
-        Self { door, place, rules: DoorRules::new(place, rules), is_closed: false, routes: Vec::new() }
+    pub(crate) fn new(door: Door, place: u16, rules: &Rules, counts: Arc<Counts>) -> Self {
+        let rules = DoorRules::new(place, rules, counts);
+        Self { door, place, rules, is_closed: false, routes: Vec::new() }
     }
 
     fn route(&self, handle: ConnectionHandle) -> Option<ShardId> {
@@ -234,7 +235,7 @@ impl Entrance {
         } else {
             return false;
         };
-        counter.add(1);
+        self.rules.count_refused(counter);
         around.log.notice(around.now_ms, &from, notice);
         true
     }

@@ -83,8 +83,32 @@ pub(crate) const CERTIFICATES: Columns = &[
 pub(crate) const BANS: Columns =
     &[("kind", "KIND"), ("value", "VALUE"), ("seconds_left", "SECONDS LEFT"), ("reason", "REASON")];
 /// Columns of the list of listeners.
-pub(crate) const LISTENERS: Columns =
-    &[("address", "ADDRESS"), ("transport", "TRANSPORT"), ("connections", "CONNECTIONS")];
+pub(crate) const LISTENERS: Columns = &[
+    ("address", "ADDRESS"),
+    ("transport", "TRANSPORT"),
+    ("connections", "CONNECTIONS"),
+    ("connections_accepted", "ACCEPTED"),
+    ("connects_refused", "REFUSED"),
+    ("messages_received", "MESSAGES IN"),
+    ("messages_refused", "REFUSED"),
+    ("messages_sent", "MESSAGES OUT"),
+    ("copies_lost", "LOST"),
+    ("bytes_received", "BYTES IN"),
+    ("bytes_sent", "BYTES OUT"),
+];
+/// Columns of the list of users.
+pub(crate) const USERS: Columns = &[
+    ("user", "USER"),
+    ("kind", "KIND"),
+    ("proved", "PROVED"),
+    ("clients", "CLIENTS"),
+    ("messages_received", "MESSAGES IN"),
+    ("messages_refused", "REFUSED"),
+    ("messages_sent", "MESSAGES OUT"),
+    ("copies_lost", "LOST"),
+    ("bytes_received", "BYTES IN"),
+    ("bytes_sent", "BYTES OUT"),
+];
 
 /// Columns of a list of the busiest.
 pub(crate) fn busiest(list: &str) -> Columns {

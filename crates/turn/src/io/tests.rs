@@ -277,6 +277,6 @@ impl Bench {
         let peer = Pipe::new(2 * VISIT_BYTES);
         self.peers.push(peer.clone());
         self.io.post.board().charge_least_loaded();
-        self.io.add(peer, Peer::Simulated(0), 0).expect("it can be watched")
+        self.io.add(peer, Peer::Simulated(0), (0, Arc::default())).expect("it can be watched")
     }
 }

@@ -30,6 +30,28 @@ function purposes(now) {
   ], all.sort(([, one], [, other]) => other - one), "")];
 }
 
+// The times, in microseconds, within which half of the events and 99 % of them ended. The figures count events up to powers of two,
+// and leave out a power at which nothing was added. `before` are the figures of the last look: if nothing has happened since, all
+// events since the start count.
+function quantiles(now, before, topic) {
+  const start = `${topic}/le/`;
+  const powers = Object.keys(now).filter((name) => name.startsWith(start)).map((name) => Number(name.slice(start.length))).sort((one, other) => one - other);
+  const upTo = (figures, most) => { const below = powers.filter((power) => power <= most && figures[start + power] != null); return below.length ? figures[start + below.at(-1)] : 0; };
+  const last = powers.at(-1);
+  if (last == null) return null;
+  const earlier = before && upTo(now, last) > upTo(before, last) ? before : {};
+  const count = (power) => upTo(now, power) - upTo(earlier, power);
+  return [0.5, 0.99].map((share) => powers.find((power) => count(power) >= share * count(last)));
+}
+
+const time = (micros) => (micros < 1000 ? `${number(micros)} µs` : micros < 1e6 ? `${brief.format(micros / 1000)} ms` : `${brief.format(micros / 1e6)} s`);
+
+// A card with the times of one kind of work.
+function times(title, now, before, topic, none) {
+  const found = quantiles(now, before, topic);
+  return found ? [title, `≤ ${time(found[0])}`, `half of them; 99 % ≤ ${time(found[1])}`] : [title, "–", none];
+}
+
 let before = null;
 export const forgetRates = () => { before = null; };
 
@@ -39,6 +61,7 @@ export async function overview() {
   const seconds = before ? (at - before.at) / 1000 : 0;
   const rate = (topic) => (seconds ? brief.format((now[topic] - before.now[topic]) / seconds) : "…");
   const list = warnings(now, before?.now);
+  const earlier = before?.now;
   before = { now, at };
   const kind = !status.ready ? "bad" : list.length ? "warn" : "";
   const title = !status.ready ? "Something is missing" : list.length ? "Running, with warnings" : "Everything is fine";
@@ -57,6 +80,7 @@ export async function overview() {
       ["Subscriptions", number(now["subscriptions/count"]), `${number(now["subscriptions/filters"])} different filters`],
       ["Memory for clients", bytes(now["memory/used"]), `of ${bytes(now["memory/limit"])}`],
       ["Journal", now["journal/bytes/log"] == null ? "off" : bytes(now["journal/bytes/log"]), now["journal/bytes/live"] == null ? "a restart keeps nothing" : `${bytes(now["journal/bytes/live"])} needed`],
+      times("Write of the journal", now, earlier, "journal/commit_us", "nothing was written"),
       ["Running for", duration(status.uptime_seconds), `version ${status.version}, ${status.shards} shards`],
     ]),
     ...purposes(now),

@@ -1,4 +1,5 @@
-import { make, brief, number, bytes, duration, call, change, table, field, values, go, order, orders } from "./page.js";
+import { make, number, bytes, duration, call, change, table, field, values, go, order, orders } from "./page.js";
+import { addsUp } from "./account.js";
 
 const certificateTable = (all) => table("The first certificate of each file to expire, the most urgent first", [
   ["Ends in", (one) => (one.days_left < 0 ? make("strong", { class: "bad" }, "expired") : `${number(one.days_left)} days`), "number"],
@@ -15,7 +16,15 @@ export async function listeners() {
     ["Address", (one) => one.address],
     ["Transport", (one) => one.transport],
     ["Connections", (one) => number(one.connections), "number"],
-  ], found.listeners, ""),
+    ["Accepted", (one) => number(one.connections_accepted), "number"],
+    ["Refused", (one) => number(one.connections_refused + one.connects_refused), "number"],
+    ["Messages in", (one) => number(one.messages_received), "number"],
+    ["Refused messages", (one) => number(one.messages_refused), "number"],
+    ["Messages out", (one) => number(one.messages_sent), "number"],
+    ["Lost", (one) => number(one.copies_lost), "number"],
+    ["Bytes in", (one) => bytes(one.bytes_received), "number"],
+    ["Bytes out", (one) => bytes(one.bytes_sent), "number"],
+  ], found.listeners, ""), addsUp(found.totals),
   make("h2", {}, "Certificates"), certificateTable(certificates.certificates),
   make("h2", {}, "Drain"), ...drainParts(drain)];
 }
@@ -49,33 +58,4 @@ export async function figures(_, query) {
   return [make("h1", {}, "Figures"), form, table("By their topics below $SYS/broker/", [
     ["Topic", ([topic]) => topic], ["Value", ([topic, value]) => (/bytes|^memory/.test(topic) ? bytes(value) : number(value)), "number"],
   ], all, "No figure has this text.")];
-}
-
-// The outcomes that a message for a subscriber can have. With those that are under way, they are all that were routed.
-const ACCOUNTS = [
-  ["Copies for subscribers, but for those that went into a queue", "account/routed", ["account/sent", "account/acknowledged", "account/in_flight", "account/waiting", "discarded/session",
-    "dropped/absent", "dropped/queue_full", "dropped/slow", "dropped/budget", "dropped/too_large", "dropped/expired", "dropped/not_authorized"]],
-  ["Messages for queues of lasting sessions and groups", "account/queues/routed", ["account/queues/acknowledged", "account/queues/refused_by_client", "account/queues/in_flight", "account/queues/queued",
-    "account/queues/expired", "account/queues/too_large", "account/queues/dropped_oldest", "account/queues/dropped_newest", "account/queues/discarded"]],
-];
-const WORDS = { sent: "sent at QoS 0", absent: "dropped: the subscriber is not connected", queue_full: "dropped: its queue was full", slow: "dropped: it reads too slowly",
-  budget: "dropped: memory was short", too_large: "too large for the client", expired: "expired", not_authorized: "dropped: it may not receive them any more", session: "given up with its session",
-  waiting: "waiting for the client", queued: "waiting in a queue", in_flight: "sent, and not acknowledged yet", refused_by_client: "refused by the client",
-  dropped_oldest: "dropped: newer ones came", dropped_newest: "dropped: the queue was full", discarded: "discarded with a session, or by an operator" };
-
-// Where all messages are, and that none is missing.
-export async function account() {
-  const now = await call("/api/v1/counters");
-  return [make("h1", {}, "Where all messages are"),
-    make("p", {}, `${number(now["publish/messages/received"])} messages were received since the start, and ${number(now["publish/messages/no_subscribers"])} of them had no subscriber. Each of the others became a copy for each subscriber.`),
-    ...ACCOUNTS.flatMap(([title, total, parts]) => {
-      const sum = parts.reduce((sum, part) => sum + (now[part] ?? 0), 0);
-      const missing = now[total] - sum;
-      const text = missing === 0 ? "The outcomes add up: no message is missing." : `The outcomes add up but for ${number(missing)}: messages are on their way while the figures are read. Look again.`;
-      return [make("h2", {}, title), table(`${number(now[total])} in all`, [
-        ["Outcome", (part) => { const name = part.split("/").at(-1); return WORDS[name] ?? name; }],
-        ["Messages", (part) => number(now[part] ?? 0), "number"],
-        ["Share", (part) => (now[total] ? `${brief.format((100 * (now[part] ?? 0)) / now[total])} %` : "–"), "number"],
-      ], parts, ""), make("p", { class: missing === 0 ? "sum" : "sum warn" }, text)];
-    })];
 }

@@ -52,7 +52,10 @@ pub(super) const SECTIONS: &[Section] = &[
                 &["clients_connected", "clients_disconnected", "sessions", "sessions_connected"],
             ),
             graph("Connections of listeners", &["listener_connections"]),
-            graph("New connections", &["sockets_accepted_total", "connects_received_total"]),
+            graph(
+                "New connections",
+                &["sockets_accepted_total", "connects_received_total", "connects_accepted_total"],
+            ),
             graph("Connections that the broker has ended", &["connections_ended_total"]),
             graph("Sessions that ended without a request", &["sessions_ended_total"]),
             graph(
@@ -78,6 +81,7 @@ pub(super) const SECTIONS: &[Section] = &[
                     "subscriptions_refused_total",
                     "retained_refused_total",
                     "accept_pauses_total",
+                    "users_not_counted_total",
                 ],
             ),
         ],
@@ -145,6 +149,26 @@ pub(super) const SECTIONS: &[Section] = &[
                     "journal_messages_read_back_total",
                     "records_refused_total",
                 ],
+            ),
+        ],
+    },
+    Section {
+        title: "What comes from which listener?",
+        panels: &[
+            graph("Connections accepted by listener", &["listener_connections_accepted_total"]),
+            graph(
+                "Connections and logins refused by listener",
+                &["listener_connections_refused_total", "listener_connects_refused_total"],
+            ),
+            graph("Messages received by listener", &["listener_publish_received_total"]),
+            graph("Messages sent by listener", &["listener_publish_sent_total"]),
+            graph(
+                "Messages refused or lost by listener",
+                &["listener_publish_refused_total", "listener_publish_lost_total"],
+            ),
+            graph(
+                "Bytes in and out by listener",
+                &["listener_received_bytes_total", "listener_sent_bytes_total"],
             ),
         ],
     },

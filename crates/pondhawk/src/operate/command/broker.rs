@@ -16,7 +16,7 @@ pub(in crate::operate) enum BrokerCommand {
     Status,
     /// Say whether clients are served, or what is missing; needs no token, and fails if anything is missing
     Ready,
-    /// List the listeners with the number of their connections
+    /// List the listeners with their connections and messages
     Listeners,
     /// List the certificates of the listeners, the first to expire first
     Certificates,

@@ -42,6 +42,12 @@ pub(in crate::operate) enum ClientsCommand {
         #[arg(long, default_value_t = 20)]
         limit: usize,
     },
+    /// List users with their connections and messages; clients that are no user come first
+    Users {
+        /// Only users whose name has this text in it
+        #[arg(value_name = "TEXT", default_value = "")]
+        text: String,
+    },
     /// Show one client, with its session
     Client {
         /// Client identifier, as CONNECT has it
@@ -135,6 +141,10 @@ impl ClientsCommand {
                 list(path, "clients", table::CLIENTS, *limit)
             }
             Self::Busiest { list, limit } => of_busiest(list, *limit),
+            Self::Users { text } => {
+                let path = format!("/api/v1/users?match={}", encode(text));
+                list(path, "users", table::USERS, usize::MAX)
+            }
             Self::Client { client } => get(&of_client(client)),
             Self::Subscriptions { client } => {
                 let path = format!("{}/subscriptions?", of_client(client));
