@@ -41,6 +41,14 @@ impl Origin {
         Self(uid.map_or(UNKNOWN, |uid| PROCESS | u64::from(uid)))
     }
 
+    /// An address from which an operator logs in to the admin server. Wrong passwords there and wrong passwords of clients at the
+    /// same address do not count together: neither keeps the other out.
+    #[must_use]
+    pub fn of_operator(address: IpAddr) -> Self {
+        // Nobody has an address of IPv6 that begins like this: those in use begin with 0x2, 0x3 or 0xf.
+        Self(Self::from(address).0 ^ OF_OPERATOR)
+    }
+
     /// The network in which somebody may have many origins: for IPv6 the first 48 bits, as a site or a tunnel commonly has them.
     /// Other origins stand for themselves.
     #[must_use]
@@ -50,11 +58,14 @@ impl Origin {
 
     /// Whether the origin is its own network: an address of IPv4, or a user of this machine.
     fn is_alone(self) -> bool {
-        let is_ipv4 = self.0 >> 32 == 0;
+        let is_ipv4 = (self.0 & !OF_OPERATOR) >> 32 == 0;
         let is_process = self.0 >> 56 == 0xff;
         is_ipv4 || is_process
     }
 }
+
+/// The bit that is different in origins of operators.
+const OF_OPERATOR: u64 = 1 << 63;
 
 /// The first 96 bits of `64:ff9b::/96`.
 const NAT64: u128 = 0x0064_ff9b_0000_0000_0000_0000;
@@ -406,7 +417,9 @@ mod tests {
         let network = |address| origin(address).network();
         assert_eq!(network("2001:db8:1:2::3"), network("2001:db8:1:ffff::"));
         assert_ne!(network("2001:db8:1::"), network("2001:db8:2::"));
-        for alone in [origin("192.0.2.1"), Origin::of_process(Some(1_000)), Origin::of_process(None)] {
+        let of_operator = Origin::of_operator("192.0.2.1".parse().expect("an address"));
+        let of_process = [Some(1_000), None].map(Origin::of_process);
+        for alone in of_process.into_iter().chain([origin("192.0.2.1"), of_operator]) {
             assert_eq!(alone.network(), alone);
         }
     }

@@ -321,7 +321,7 @@ struct Started<'a> {
 impl Started<'_> {
     /// The handle for operators, when all shards run.
     fn operator(self, guard: Arc<Guard>) -> Operator {
-        let Self { index, gauges, instruments, switchboard, counters, parties, .. } = self;
+        let Self { index, gauges, instruments, switchboard, counters, parties, verifier, clock, .. } = self;
         let started = std::time::Instant::now();
         let traces = AtomicU32::new(1);
         Operator::new(operator::Parts {
@@ -332,6 +332,8 @@ impl Started<'_> {
             parties,
             gauges,
             instruments,
+            verifier,
+            clock,
             started,
             traces,
         })

@@ -1,11 +1,12 @@
 //! The view of a running server that operators have: its figures, and questions to its threads.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use auth::{Bans, Guard};
+use auth::{Bans, Check, Checked, Guard, Wish};
 use base::ShardId;
 use broker::{Counted, Counters, Facts, Parties, Party, Totals};
 use index::Subscriptions;
@@ -15,7 +16,9 @@ use turn::{
     TraceRecord, TraceSubject,
 };
 
+use crate::clock::Clock;
 use crate::switchboard::Switchboard;
+use crate::verify::{Job, Verifier};
 
 /// A handle to a running server for threads that carry no messages.
 ///
@@ -32,6 +35,8 @@ pub(crate) struct Parts {
     pub(crate) parties: Arc<Parties>,
     pub(crate) gauges: Arc<Gauges>,
     pub(crate) instruments: Vec<Arc<dyn Instruments>>,
+    pub(crate) verifier: Arc<Verifier>,
+    pub(crate) clock: Clock,
     pub(crate) started: Instant,
     /// The number of the next trace.
     pub(crate) traces: AtomicU32,
@@ -161,6 +166,16 @@ impl Operator {
     #[must_use]
     pub fn guard(&self) -> &Guard {
         &self.0.guard
+    }
+
+    /// Has the password of an operator at an address checked, on the threads that check those of clients. `answer` runs on one of
+    /// these threads and must not block. It is dropped if nobody has this wish any more, or if the broker ends.
+    #[must_use]
+    pub fn verify(&self, from: IpAddr, check: Check, answer: impl FnOnce(Checked) + Send + 'static) -> Wish {
+        let Parts { verifier, clock, .. } = &*self.0;
+        let wish = Wish::default();
+        verifier.submit(&mut vec![Job::of_operator(clock.current_ms(), from, check, &wish, answer)]);
+        wish
     }
 
     /// Puts other bans in force. Clients that are banned now are disconnected soon, some in each turn.

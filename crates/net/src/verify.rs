@@ -1,7 +1,7 @@
 //! Threads that check passwords. A check takes milliseconds on purpose, so no shard may wait for it.
 //!
 //! A shard itself refuses the passwords of an address that has guessed far too often, so that a long flood of guesses wakes no
-//! other thread. All other passwords pass two desks. The clerk, one thread, asks whether the password was right before, which takes
+//! other thread. Passwords of operators come from the admin server. All these passwords pass two desks. The clerk, one thread, asks whether the password was right before, which takes
 //! microseconds: limits and guessing delay no client that has logged in before. The clerk asks this so often for an address, and
 //! then takes all its passwords for unknown ones. The others wait in two lines for the threads that check, the passwords of
 //! suspect addresses behind all others. One of these threads leaves suspects alone, so that another client waits for no guess.
@@ -20,7 +20,6 @@ use std::thread;
 use std::time::Duration;
 
 use auth::{Attempts, Check, Checked, Origin, Remembered, RememberedAnswers, Unchecked, Workspace};
-use base::{ConnectionId, ShardId};
 use turn::Note;
 
 use crate::Ended;
@@ -30,7 +29,7 @@ use crate::slice;
 use crate::switchboard::Switchboard;
 
 pub(crate) use turns::Job;
-use turns::Turns;
+use turns::{Asker, Turns};
 
 mod turns;
 
@@ -126,8 +125,8 @@ struct Waiting {
     is_over: bool,
 }
 
-/// The outcome for a connection.
-type Answer = (ShardId, ConnectionId, Checked);
+/// The outcome for a client or an operator.
+type Answer = (Asker, Checked);
 
 /// Whether such passwords are remembered when they are right.
 fn is_remembered(check: &Check) -> bool {
@@ -137,8 +136,8 @@ fn is_remembered(check: &Check) -> bool {
     }
 }
 
-fn not(job: &Job, unchecked: Unchecked) -> Answer {
-    (job.shard, job.connection, Checked::Not(unchecked))
+fn not(job: Job, unchecked: Unchecked) -> Answer {
+    (job.asker, Checked::Not(unchecked))
 }
 
 impl Waiting {
@@ -175,7 +174,7 @@ impl Waiting {
         let Lines { first, suspect } = &mut lines[work as usize];
         match job.origin.filter(|_| work.may_be_wrong()) {
             Some(origin) if !attempts.may_try(origin, job.check.number(), now_ms) => {
-                return Some(not(&job, Unchecked::Guessing));
+                return Some(not(job, Unchecked::Guessing));
             }
             Some(origin) if attempts.is_suspect(origin, now_ms) => suspect.push(job, displaced),
             _ => first.push(job, displaced),
@@ -347,19 +346,19 @@ impl Verifier {
         let given_up = waiting.give_up(now_ms);
         let come: Vec<Job> = std::iter::from_fn(|| waiting.come.pop()).take(TAKEN_TOGETHER).collect();
         drop(waiting);
-        let mut answers: Vec<Answer> = given_up.iter().map(|job| not(job, Unchecked::Busy)).collect();
+        let mut answers: Vec<Answer> = given_up.into_iter().map(|job| not(job, Unchecked::Busy)).collect();
         let mut has_unknown = false;
         for mut job in come {
             // One after the other: each look counts before the next password has its own.
             let waiting = self.lock();
             if waiting.are_attempts_spent(&job, now_ms) {
-                answers.push(not(&job, Unchecked::Guessing));
+                answers.push(not(job, Unchecked::Guessing));
                 continue;
             }
             job.is_compared = waiting.may_look(&job, now_ms);
             drop(waiting);
             match self.recall(&job, now) {
-                Some(checked) => answers.push((job.shard, job.connection, checked)),
+                Some(checked) => answers.push((job.asker, checked)),
                 None => {
                     answers.extend(self.lock().line_up(job, now_ms));
                     has_unknown = true;
@@ -384,7 +383,7 @@ impl Verifier {
                 Some(courtesy) => courtesy.compute(|| check.run_in(&mut workspace, unix_secs)),
                 None => check.run_in(&mut workspace, unix_secs),
             });
-            if !post(to, [(job.shard, job.connection, checked)]) {
+            if !post(to, [(job.asker, checked)]) {
                 return;
             }
             // A shard that the outcome has woken may otherwise wait until nothing is left to do here, or for the system's
@@ -479,11 +478,16 @@ impl Verifier {
     }
 }
 
-/// Tells shards the outcomes. Returns false if they have ended.
+/// Tells shards and operators the outcomes. Returns false if the shards have ended.
 fn post(to: &Weak<Switchboard>, answers: impl IntoIterator<Item = Answer>) -> bool {
     let Some(switchboard) = to.upgrade() else { return false };
-    for (shard, connection, checked) in answers {
-        switchboard.shards[shard.number()].post(Note::Verified { connection, checked }.into());
+    for (asker, checked) in answers {
+        match asker {
+            Asker::Client(shard, connection) => {
+                switchboard.shards[shard.number()].post(Note::Verified { connection, checked }.into());
+            }
+            Asker::Operator(answer) => answer(checked),
+        }
     }
     true
 }

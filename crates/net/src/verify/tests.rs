@@ -8,6 +8,7 @@ use auth::{
     Voucher, Wish,
 };
 
+use base::{ConnectionId, ShardId};
 use turn::Peer;
 
 use super::*;
@@ -35,7 +36,7 @@ impl Desk {
     }
 
     fn sort(&self, now_ms: u64) -> Vec<(u32, Checked)> {
-        self.0.sort((now_ms, 0)).into_iter().map(|(_, id, checked)| (id.slot, checked)).collect()
+        self.0.sort((now_ms, 0)).into_iter().map(|(asker, checked)| (asker.slot(), checked)).collect()
     }
 
     fn submit_check(&self, slot: u32, address: &str, check: Check, now_ms: u64) -> Vec<(u32, Checked)> {
@@ -55,7 +56,7 @@ impl Desk {
 
     fn take(&self, work: Work, now_ms: u64) -> (u32, Checked) {
         let job = self.0.next((work, true)).expect("one waits");
-        (job.connection.slot, self.0.check(&job, (now_ms, 0), run))
+        (job.slot(), self.0.check(&job, (now_ms, 0), run))
     }
 }
 
@@ -70,6 +71,35 @@ fn job(slot: u32, address: &str, check: Check, now_ms: u64, wish: &Wish) -> Job 
 
 const RIGHT: (&str, &[u8]) = ("frog", b"right");
 const WRONG: (&str, &[u8]) = ("frog", b"wrong");
+
+/// Guesses at the admin server make nobody suspect who has the same address, and the other way round.
+#[test]
+fn operators_and_clients_of_an_address_do_not_keep_each_other_out() {
+    let desk = Desk::new();
+    let address = "192.0.2.1".parse().expect("an address");
+    let outcome = Arc::new(Mutex::new(None));
+    let of_operator = |password: &[u8]| {
+        let (check, told) = (users().check("frog", password).into(), Arc::clone(&outcome));
+        let answer = move |checked| *told.lock().expect("it is free") = Some(checked);
+        desk.0.submit(&mut vec![Job::of_operator(0, address, check, &desk.1, answer)]);
+    };
+    for _ in 0..31 {
+        of_operator(b"wrong");
+        for (asker, checked) in desk.0.sort((0, 0)) {
+            if let Asker::Operator(answer) = asker {
+                answer(checked);
+            }
+        }
+        let job = desk.0.lock().next(Work::Computing, true);
+        if let Some(job) = job {
+            assert_eq!(desk.0.check(&job, (0, 0), run), Checked::Wrong);
+        }
+    }
+    assert_eq!(*outcome.lock().expect("it is free"), Some(Checked::Not(Unchecked::Guessing)));
+    assert_eq!(desk.submit(1, "192.0.2.1", WRONG), [], "a client may guess still");
+    assert!(desk.0.lock().lines[0].suspect.is_empty(), "and is not suspect");
+    assert_eq!(desk.next(), (1, Checked::Wrong));
+}
 
 #[test]
 fn passwords_of_an_address_with_wrong_ones_wait_for_all_others() {
@@ -92,7 +122,7 @@ fn a_thread_leaves_suspects_alone() {
     desk.next();
     desk.submit(2, "192.0.2.1", WRONG);
     desk.submit(3, "192.0.2.2", RIGHT);
-    assert_eq!(desk.0.next((Work::Computing, false)).expect("one waits").connection.slot, 3);
+    assert_eq!(desk.0.next((Work::Computing, false)).expect("one waits").slot(), 3);
     let waiting = desk.0.lock();
     assert!(
         waiting.lines[Work::Computing as usize].first.is_empty()
@@ -188,7 +218,7 @@ fn a_burst_from_a_clean_address_has_no_more_looks_than_a_suspect_address() {
             runs += 1;
             run(check, unix_secs)
         });
-        (job.connection.slot, checked)
+        (job.slot(), checked)
     };
     assert_eq!(check(), (151, Checked::Right));
     for number in 0..60 {

@@ -3,7 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use auth::{Check, Origin, Wish, Wished};
+use std::net::IpAddr;
+
+use auth::{Check, Checked, Origin, Wish, Wished};
 use base::{ConnectionId, ShardId};
 use turn::Peer;
 
@@ -11,10 +13,17 @@ use turn::Peer;
 /// whoever waits for seconds gives up: the oldest first would then serve nobody in time.
 const OVERLOAD: usize = 64;
 
+/// The receiver of an outcome.
+pub(crate) enum Asker {
+    /// A client.
+    Client(ShardId, ConnectionId),
+    /// An operator. The function must not block.
+    Operator(Box<dyn FnOnce(Checked) + Send>),
+}
+
 /// A password that waits.
 pub(crate) struct Job {
-    pub(super) shard: ShardId,
-    pub(super) connection: ConnectionId,
+    pub(super) asker: Asker,
     /// Address of the client; `None` in a simulated network.
     pub(super) origin: Option<Origin>,
     pub(super) check: Check,
@@ -41,8 +50,37 @@ impl Job {
             Peer::Process { uid, .. } => Some(Origin::of_process(*uid)),
             _ => None,
         };
-        let (shard, connection) = from;
-        Self { shard, connection, origin, check, is_compared: false, wished: wish.watch(), came_ms }
+        let asker = Asker::Client(from.0, from.1);
+        Self { asker, origin, check, is_compared: false, wished: wish.watch(), came_ms }
+    }
+
+    /// A password of an operator that comes from an address at this time.
+    pub(crate) fn of_operator(
+        came_ms: u64,
+        from: IpAddr,
+        check: Check,
+        wish: &Wish,
+        answer: impl FnOnce(Checked) + Send + 'static,
+    ) -> Self {
+        let (asker, origin) = (Asker::Operator(Box::new(answer)), Some(Origin::of_operator(from)));
+        Self { asker, origin, check, is_compared: false, wished: wish.watch(), came_ms }
+    }
+
+    /// The place of the client among the connections of its shard, for tests.
+    #[cfg(test)]
+    pub(super) fn slot(&self) -> u32 {
+        self.asker.slot()
+    }
+}
+
+#[cfg(test)]
+impl Asker {
+    /// The place of the client among the connections of its shard.
+    pub(super) fn slot(&self) -> u32 {
+        match self {
+            Self::Client(_, connection) => connection.slot,
+            Self::Operator(_) => u32::MAX,
+        }
     }
 }
 
@@ -361,8 +399,7 @@ mod tests {
         let hash = PasswordHash::new(Scheme::Sha512, b"right", b"twelve bytes").expect("a hash");
         users.add("frog", hash).expect("a user");
         Job {
-            shard: ShardId::new(0),
-            connection: ConnectionId { slot: number, generation: 0 },
+            asker: Asker::Client(ShardId::new(0), ConnectionId { slot: number, generation: 0 }),
             origin: Some(origin(address)),
             check: users.check("frog", &vec![b'x'; password]).into(),
             is_compared: false,
@@ -380,7 +417,7 @@ mod tests {
     }
 
     fn number(job: &Job) -> u32 {
-        job.connection.slot
+        job.slot()
     }
 
     fn numbers(jobs: impl IntoIterator<Item = Job>) -> Vec<u32> {
