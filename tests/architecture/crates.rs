@@ -105,7 +105,10 @@ const RULES: &[Rule] = &[
     rule(
         "admin",
         Layer::ControlPlane,
-        &["topic", "wire", "capture", "base", "protocol", "ledger", "auth", "broker", "net", "config"],
+        &[
+            "topic", "wire", "capture", "base", "protocol", "ledger", "auth", "broker", "layers", "net",
+            "config",
+        ],
     ),
     rule("cluster", Layer::ControlPlane, &["topic", "wire", "ledger", "broker", "config"]),
     rule("cli", Layer::Binary, &["topic", "wire", "capture", "client"]),

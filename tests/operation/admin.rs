@@ -45,8 +45,8 @@ impl Server {
 
     /// The address of the server of a broker.
     pub(super) fn address_of(broker: &Broker) -> String {
-        let line = broker.wait_for_log("admin server on http://");
-        line.split("http://").nth(1).expect("an address").trim().to_owned()
+        let line = broker.wait_for_log("admin server on http");
+        line.split("://").nth(1).expect("an address").trim().to_owned()
     }
 
     /// The server of a broker with a token for each role: those of an admin, an operator and a viewer. `files` is a directory for
@@ -93,10 +93,7 @@ impl Server {
         let mut text = Vec::new();
         // A connection that is reset has said enough.
         let _ = stream.read_to_end(&mut text);
-        let text = String::from_utf8_lossy(&text).into_owned();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
-        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
-        Answer { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
+        answer_of(&text)
     }
 
     /// A connection that has sent a right token, and stays.
@@ -168,6 +165,14 @@ impl Server {
     pub(super) fn publish(&self, body: &Value) -> Answer {
         self.send("POST", "/api/v1/publish", "Content-Type: application/json\r\n", &body.to_string())
     }
+}
+
+/// An answer in bytes. The status of what is none is 0.
+pub(super) fn answer_of(bytes: &[u8]) -> Answer {
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    Answer { status, head: head.to_ascii_lowercase(), body: body.to_owned() }
 }
 
 pub(super) fn broker(settings: &str) -> (Broker, Server) {

@@ -18,6 +18,7 @@ mod log;
 mod lookups;
 mod mounted;
 mod names;
+mod operators;
 mod otlp;
 mod packaging;
 mod passed;

@@ -155,6 +155,9 @@ const ROWS: &[Row] = &[
     show("/api/v1/log-level", VIEWER),
     change(("PUT", "/api/v1/log-level"), ("/api/v1/log-level", r#"{"level": "debug"}"#), ADMIN, nothing),
     change(("POST", "/api/v1/reload"), ("/api/v1/reload", ""), ADMIN, nothing),
+    // A token begins no session, and has none.
+    Row { status: 400, ..change(("POST", "/api/v1/session"), ("/api/v1/session", ""), VIEWER, nothing) },
+    Row { status: 400, ..change(("DELETE", "/api/v1/session"), ("/api/v1/session", ""), VIEWER, nothing) },
 ];
 
 /// A broker with a token for each role, and its clients.

@@ -15,6 +15,8 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     content_type: &'static str,
     body: Bytes,
+    /// The body has a secret, which no record has.
+    is_secret: bool,
     /// The connection ends behind it.
     pub(crate) closes: bool,
     /// Origins to which scripts of the page may open WebSockets, beside that of the page.
@@ -62,6 +64,7 @@ impl Answer {
             status: StatusCode::OK,
             content_type,
             body: body.into(),
+            is_secret: false,
             closes: false,
             sockets_to: Vec::new(),
         }
@@ -92,9 +95,14 @@ impl Answer {
         Self { sockets_to, ..self }
     }
 
-    /// The body, if it is a text.
+    /// The body, if it is a text without a secret.
     pub(crate) fn body_text(&self) -> &str {
-        std::str::from_utf8(&self.body).unwrap_or_default()
+        if self.is_secret { "" } else { std::str::from_utf8(&self.body).unwrap_or_default() }
+    }
+
+    /// The same with a body that no record has.
+    pub(crate) fn secret(self) -> Self {
+        Self { is_secret: true, ..self }
     }
 
     pub(crate) fn closing(self) -> Self {

@@ -39,6 +39,8 @@ struct Record {
     /// The name of the operator.
     who: Arc<str>,
     role: &'static str,
+    /// The proof of the name.
+    proof: &'static str,
     from: SocketAddr,
     status: StatusCode,
     before: String,
@@ -76,6 +78,7 @@ impl Record {
             "on": text(&self.object),
             "who": &*self.who,
             "role": self.role,
+            "proof": self.proof,
             "from": self.from.to_string(),
             "status": self.status.as_u16(),
             "before": text(&self.before),
@@ -114,11 +117,13 @@ impl Drop for Change {
         let before = before.as_deref().map(cut);
         let who = holder.as_ref().map_or_else(|| Arc::from(""), |holder| Arc::clone(&holder.name));
         let role = holder.as_ref().map_or("", |holder| Role::word(holder.role));
+        let proof = holder.as_ref().map_or("", |holder| holder.proof);
         tracing::warn!(
             audit = true,
             action = ?route.action,
             on,
             role,
+            proof,
             %from,
             status = self.status.as_u16(),
             who = &*who,
@@ -129,7 +134,8 @@ impl Drop for Change {
         let action = format!("{:?}", route.action);
         let [object, before, after] = [on, before.unwrap_or_default(), after].map(str::to_owned);
         let (unix_ms, from, status) = (unix_ms(), *from, self.status);
-        let record = Record { number: 0, unix_ms, action, object, who, role, from, status, before, after };
+        let record =
+            Record { number: 0, unix_ms, action, object, who, role, proof, from, status, before, after };
         self.shared.trail.add(record);
     }
 }
@@ -168,6 +174,7 @@ mod tests {
             object: object.to_owned(),
             who: "alice".into(),
             role: "admin",
+            proof: "token",
             from: ([127, 0, 0, 1], 1).into(),
             status: StatusCode::OK,
             before: String::new(),

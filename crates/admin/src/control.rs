@@ -1,10 +1,14 @@
 //! The process around the server: settings, certificates, log, and the changes that only the main thread makes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use auth::Bans;
+use base::Realm;
 use net::Operator;
 use serde_json::{Map, Value};
+
+use crate::tokens::Role;
 
 /// The settings of the broker that are in force. A reload puts others in their place.
 #[derive(Debug, Clone)]
@@ -17,6 +21,19 @@ pub struct InForce {
     pub queue: Queue,
     /// Maximum number of levels of a topic.
     pub topic_levels_max: usize,
+    /// The operators whom the configuration names.
+    pub operators: Operators,
+}
+
+/// Operators with their roles, by their names.
+#[derive(Debug, Clone, Default)]
+pub struct Operators {
+    /// By the common names of their certificates.
+    pub certificates: BTreeMap<String, Role>,
+    /// By the names of users.
+    pub users: BTreeMap<String, Role>,
+    /// The users who have these names. `None` if nobody has a password.
+    pub realm: Option<Realm>,
 }
 
 impl InForce {

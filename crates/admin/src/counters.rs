@@ -9,11 +9,11 @@ pub(crate) enum Refusal {
     Connections,
     /// The request is for another host, or from the page of another one.
     Host,
-    /// The token is missing or wrong.
+    /// The token or the password is missing or wrong.
     Token,
-    /// Too many wrong tokens have come from the address.
+    /// Too many wrong tokens or passwords have come from the address.
     Guessing,
-    /// The role of the token has not this right.
+    /// The role of the operator has not this right, or there is none.
     Role,
     /// The body is too large.
     Body,
@@ -21,9 +21,15 @@ pub(crate) enum Refusal {
     Bans,
     /// The client has not sent its request, or not taken its response, in time.
     Slow,
+    /// The client does not speak TLS, or its certificate is not accepted.
+    Tls,
+    /// The certificates of the server have changed since the handshake of the connection.
+    Outdated,
+    /// The password was not checked.
+    Busy,
 }
 
-const REFUSALS: [(Refusal, &str); 8] = [
+const REFUSALS: [(Refusal, &str); 11] = [
     (Refusal::Connections, "admin/refused/connections"),
     (Refusal::Host, "admin/refused/host"),
     (Refusal::Token, "admin/refused/token"),
@@ -32,18 +38,27 @@ const REFUSALS: [(Refusal, &str); 8] = [
     (Refusal::Body, "admin/refused/body"),
     (Refusal::Bans, "admin/refused/bans"),
     (Refusal::Slow, "admin/refused/slow"),
+    (Refusal::Tls, "admin/refused/tls"),
+    (Refusal::Outdated, "admin/refused/outdated"),
+    (Refusal::Busy, "admin/refused/busy"),
 ];
 
 /// Counters of the admin server.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     requests: AtomicU64,
+    handshakes_delayed: AtomicU64,
     refused: [AtomicU64; REFUSALS.len()],
 }
 
 impl Counters {
     pub(crate) fn answered(&self) {
         self.requests.fetch_add(1, Relaxed);
+    }
+
+    /// A connection has waited for the turn of its handshake.
+    pub(crate) fn handshake_delayed(&self) {
+        self.handshakes_delayed.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn refused(&self, refusal: Refusal) {
@@ -53,6 +68,7 @@ impl Counters {
     /// Passes each figure with its topic.
     pub(crate) fn read(&self, say: &mut dyn FnMut(&str, String)) {
         say("admin/requests", self.requests.load(Relaxed).to_string());
+        say("admin/handshakes_delayed", self.handshakes_delayed.load(Relaxed).to_string());
         for (refusal, topic) in REFUSALS {
             say(topic, self.refused[refusal as usize].load(Relaxed).to_string());
         }

@@ -1,5 +1,7 @@
 //! Checks before a request is served: the host that it is for, the page that it is from, its token.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN};
 
@@ -60,10 +62,47 @@ pub(crate) fn host(headers: &HeaderMap) -> String {
     single(headers, &HOST).unwrap_or_default().to_owned()
 }
 
-/// The token of a request.
-pub(crate) fn token(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, token) = single(headers, &AUTHORIZATION)?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+/// What a request shows about its sender, beside the certificate of its connection.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Shown<'h> {
+    /// There is no header, or a token without characters: a page that knows none sends that.
+    Nothing,
+    Token(&'h str),
+    /// A user name and a password (RFC 7617).
+    Password(String, Vec<u8>),
+    /// A header that is nothing of these, or several.
+    Other,
+}
+
+impl Shown<'_> {
+    pub(crate) fn is_nothing(&self) -> bool {
+        *self == Self::Nothing
+    }
+}
+
+/// What a request shows about its sender.
+pub(crate) fn shown(headers: &HeaderMap) -> Shown<'_> {
+    if !headers.contains_key(AUTHORIZATION) {
+        return Shown::Nothing;
+    }
+    let Some(header) = single(headers, &AUTHORIZATION) else { return Shown::Other };
+    let (scheme, rest) = header.split_once(' ').unwrap_or((header, ""));
+    match rest.trim() {
+        "" if scheme.eq_ignore_ascii_case("bearer") => Shown::Nothing,
+        token if scheme.eq_ignore_ascii_case("bearer") => Shown::Token(token),
+        basic if scheme.eq_ignore_ascii_case("basic") => password(basic).unwrap_or(Shown::Other),
+        _ => Shown::Other,
+    }
+}
+
+/// A user name and a password in Base64, with a colon between them. The name has no colon, and no control characters.
+fn password(basic: &str) -> Option<Shown<'static>> {
+    let mut bytes = STANDARD.decode(basic).ok()?;
+    let colon = bytes.iter().position(|byte| *byte == b':')?;
+    let password = bytes.split_off(colon + 1);
+    bytes.truncate(colon);
+    let user = String::from_utf8(bytes).ok()?;
+    (!user.chars().any(char::is_control)).then_some(Shown::Password(user, password))
 }
 
 #[cfg(test)]
@@ -99,14 +138,26 @@ mod tests {
 
     #[test]
     fn a_token_is_in_one_header() {
-        let of = |values: &[&'static str]| {
+        let of = |values: &[&'static str], expected: Shown<'_>| {
             let pairs: Vec<_> = values.iter().map(|value| (AUTHORIZATION, *value)).collect();
-            token(&headers(&pairs)).map(str::to_owned)
+            assert_eq!(shown(&headers(&pairs)), expected, "{values:?}");
         };
-        assert_eq!(of(&["Bearer abc"]).as_deref(), Some("abc"));
-        assert_eq!(of(&["bearer abc "]).as_deref(), Some("abc"));
-        assert_eq!(of(&["Basic abc"]), None);
-        assert_eq!(of(&["Bearer abc", "Bearer def"]), None);
-        assert_eq!(of(&[]), None);
+        of(&["Bearer abc"], Shown::Token("abc"));
+        of(&["bearer abc "], Shown::Token("abc"));
+        of(&["Bearer "], Shown::Nothing);
+        of(&["Bearer"], Shown::Nothing);
+        let password = |user: &str, password: &[u8]| Shown::Password(user.to_owned(), password.to_vec());
+        of(&["Basic YW5uYTpzZTpjcmV0"], password("anna", b"se:cret"));
+        of(&["basic Og=="], password("", b""));
+        of(&["Basic YTr/AA=="], password("a", b"\xff\0"));
+        // No colon, a NUL or a line feed in the name, a name that is no UTF-8, no Base64, no padding.
+        for wrong in ["YW5uYQ==", "YQBiOmM=", "YQpiOmM=", "/zpj", "YTpiY", "YTpi*", "", "Og"] {
+            let header: &'static str = format!("Basic {wrong}").leak();
+            of(&[header], Shown::Other);
+        }
+        of(&["Digest abc"], Shown::Other);
+        of(&[""], Shown::Other);
+        of(&["Bearer abc", "Bearer def"], Shown::Other);
+        of(&[], Shown::Nothing);
     }
 }

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod admit;
 mod answer;
 mod api;
 mod asked;
@@ -18,9 +19,12 @@ mod gate;
 pub mod metrics;
 mod nearly;
 mod page;
+mod passwords;
 mod room;
 mod routes;
+mod secure;
 mod server;
+mod sessions;
 mod slow;
 mod tokens;
 mod trace;
@@ -31,8 +35,10 @@ pub use api::busiest::LISTS;
 pub use api::clients::{PROTOCOLS, STATES};
 pub use api::log::LEVELS;
 pub use control::{
-    Backup, BackupRefused, BackupState, Certificate, Control, InForce, Listener, LogRecord, Queue, Reloaded,
+    Backup, BackupRefused, BackupState, Certificate, Control, InForce, Listener, LogRecord, Operators, Queue,
+    Reloaded,
 };
 pub use routes::{Parameter, ROUTES, Route, Values};
+pub use secure::Secure;
 pub use server::{Running, Settings, start};
 pub use tokens::{Role, Tokens, generate, own};

@@ -108,6 +108,8 @@ pub(crate) enum Action {
     SetLogLevel,
     ShowReload,
     Reload,
+    LogIn,
+    LogOut,
 }
 
 const fn required(name: &'static str, kind: &'static str, text: &'static str) -> Parameter {
@@ -540,6 +542,20 @@ pub const ROUTES: &[Route] = &[
         (&[], &[]),
         "Read the configuration, certificates, users and rules again, as SIGHUP does",
     ),
+    change(
+        ("POST", "/api/v1/session"),
+        Role::Viewer,
+        Action::LogIn,
+        (&[], &[]),
+        "Begin a session: the answer has a token in place of the user name and the password of the request",
+    ),
+    change(
+        ("DELETE", "/api/v1/session"),
+        Role::Viewer,
+        Action::LogOut,
+        (&[], &[]),
+        "End the session whose token the request has",
+    ),
 ];
 
 impl Route {
@@ -615,7 +631,10 @@ pub(crate) fn open_api(version: &str) -> Value {
         "info": { "title": "Pondhawk", "version": version, "description": "Operation of a Pondhawk MQTT broker" },
         "paths": paths,
         "components": {
-            "securitySchemes": { "token": { "type": "http", "scheme": "bearer" } },
+            "securitySchemes": {
+                "token": { "type": "http", "scheme": "bearer" },
+                "password": { "type": "http", "scheme": "basic" },
+            },
             "schemas": { "Error": {
                 "type": "object",
                 "properties": { "error": {
@@ -659,8 +678,8 @@ fn operation(route: &Route) -> Value {
         "responses": { "200": done, "default": error },
     });
     if let Some(role) = route.role {
-        operation["security"] = json!([{ "token": [] }]);
-        operation["description"] = json!(format!("Needs a token of the role {} or higher.", role.word()));
+        operation["security"] = json!([{ "token": [] }, { "password": [] }]);
+        operation["description"] = json!(format!("Needs the role {} or higher.", role.word()));
     }
     if !route.body.is_empty() {
         let fields: Map<String, Value> = route
@@ -710,7 +729,8 @@ mod tests {
         for route in ROUTES {
             assert!(seen.insert((route.method, route.path)), "{} is there twice", route.path);
             let is_secret = route.path.starts_with("/api/v1/trace");
-            assert_eq!(route.method != "GET" || is_secret, route.role > Some(Role::Viewer), "{}", route.path);
+            let is_change = route.method != "GET" && route.path != "/api/v1/session";
+            assert_eq!(is_change || is_secret, route.role > Some(Role::Viewer), "{}", route.path);
         }
     }
 

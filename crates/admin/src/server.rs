@@ -2,9 +2,9 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -14,21 +14,25 @@ use hyper::service::service_fn;
 use hyper::{HeaderMap, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use net::Operator;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use crate::admit::admit;
 use crate::answer::{Answer, Failure};
 use crate::api;
 use crate::asked::Asked;
-use crate::audit::{self, Change, Trail};
+use crate::audit::{Change, Trail};
 use crate::control::Control;
 use crate::counters::{Counters, Refusal};
 use crate::doors::{Admission, Doors, Visitor};
 use crate::gate::{self, Hosts};
 use crate::room::Room;
-use crate::routes::{self, Match, Route};
+use crate::routes::{self, Match};
+use crate::secure::{Handshaken, Pace, Proof, Secure, Unsafe};
+use crate::sessions::Sessions;
 use crate::slow::Timed;
-use crate::tokens::{Attempts, Holder, Role, Tokens};
+use crate::tokens::{Attempts, Tokens};
 use crate::uri;
 
 /// Maximum size of the head of a request, in bytes.
@@ -42,6 +46,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 pub struct Settings {
     /// The socket, which listens.
     pub socket: TcpListener,
+    /// TLS, if the server speaks it.
+    pub secure: Option<Secure>,
     /// Names of the server beside its address and `localhost`.
     pub hosts: Vec<String>,
     /// Maximum number of connections.
@@ -54,6 +60,8 @@ pub struct Settings {
     pub changes_max: usize,
     /// Time for each request, and for each response.
     pub request_timeout: Duration,
+    /// Time from a login with a password until the operator must log in again.
+    pub session_time: Duration,
     /// Tokens with their roles.
     pub tokens: Tokens,
     /// Version of the broker.
@@ -83,12 +91,14 @@ pub(crate) struct Shared {
     pub(crate) version: &'static str,
     pub(crate) counters: Counters,
     hosts: Hosts,
-    tokens: Tokens,
-    attempts: Mutex<Attempts>,
+    pub(crate) secure: Option<Secure>,
+    pub(crate) tokens: Tokens,
+    pub(crate) sessions: Sessions,
+    pub(crate) attempts: Mutex<Attempts>,
     /// The same, without requests that have no token.
-    guesses: Mutex<Attempts>,
+    pub(crate) guesses: Mutex<Attempts>,
     /// Requests for changes whose role is too low.
-    refused: Mutex<Attempts>,
+    pub(crate) refused: Mutex<Attempts>,
     room: Room,
     pub(crate) bans_max: usize,
     pub(crate) drains: api::Drains,
@@ -105,12 +115,14 @@ pub(crate) struct Shared {
 pub fn start(settings: Settings, operator: Operator, control: Box<dyn Control>) -> io::Result<Running> {
     let Settings {
         socket,
+        secure,
         hosts,
         connections_max,
         body_bytes_max,
         bans_max,
         changes_max,
         request_timeout,
+        session_time,
         tokens,
         version,
     } = settings;
@@ -121,7 +133,9 @@ pub fn start(settings: Settings, operator: Operator, control: Box<dyn Control>) 
         version,
         counters: Counters::default(),
         hosts: Hosts::new(socket.local_addr()?.ip(), &hosts),
+        secure,
         tokens,
+        sessions: Sessions::new(session_time),
         attempts: Mutex::default(),
         guesses: Mutex::default(),
         refused: Mutex::default(),
@@ -153,6 +167,8 @@ async fn accept(socket: TcpListener, shared: Arc<Shared>, connections_max: usize
         Err(error) => return tracing::error!(%error, "the admin server cannot accept"),
     };
     let doors = Doors::new(connections_max);
+    let per_second = shared.secure.as_ref().map(|secure| secure.handshakes_per_second);
+    let mut pace = per_second.map(|per_second| Pace::new(per_second, tokio::time::Instant::now()));
     loop {
         let (stream, from) = match socket.accept().await {
             Ok(accepted) => accepted,
@@ -161,25 +177,52 @@ async fn accept(socket: TcpListener, shared: Arc<Shared>, connections_max: usize
                 continue;
             }
         };
+        // Others wait in the queue of the system meanwhile.
+        if let Some(pace) = &mut pace
+            && pace.turn().await
+        {
+            shared.counters.handshake_delayed();
+        }
         let admission = doors.admit().await;
         if !matches!(admission, Admission::Admitted { has_displaced: false, .. }) {
             shared.counters.refused(Refusal::Connections);
         }
         let Admission::Admitted { visitor, .. } = admission else { continue };
         let (number, shared) = (visitor.number(), Arc::clone(&shared));
-        let task = tokio::spawn(serve_connection(stream, Peer { from, visitor }, shared));
+        let task = tokio::spawn(greet(stream, Peer { from, visitor, proof: None }, shared));
         doors.note(number, task.abort_handle());
     }
 }
 
 /// The other end of a connection.
-struct Peer {
-    from: SocketAddr,
-    visitor: Visitor,
+pub(crate) struct Peer {
+    pub(crate) from: SocketAddr,
+    pub(crate) visitor: Visitor,
+    /// Its certificate, with TLS.
+    pub(crate) proof: Option<Proof>,
 }
 
-async fn serve_connection(stream: tokio::net::TcpStream, peer: Peer, shared: Arc<Shared>) {
-    let io = TokioIo::new(Timed::new(stream, shared.request_timeout));
+/// Makes the handshake of a connection, if the server speaks TLS, and serves it.
+async fn greet(stream: tokio::net::TcpStream, peer: Peer, shared: Arc<Shared>) {
+    let within = shared.request_timeout;
+    let Some(secure) = &shared.secure else {
+        return serve_connection(Timed::new(stream, within), peer, shared).await;
+    };
+    match secure.accept(stream, peer.from, within).await {
+        Ok(Handshaken { stream, proof }) => {
+            let peer = Peer { proof: Some(proof), ..peer };
+            serve_connection(stream, peer, shared).await;
+        }
+        Err(Unsafe::Slow) => shared.counters.refused(Refusal::Slow),
+        Err(Unsafe::Failed) => shared.counters.refused(Refusal::Tls),
+    }
+}
+
+async fn serve_connection<S>(stream: S, peer: Peer, shared: Arc<Shared>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let io = TokioIo::new(stream);
     let peer = Arc::new(peer);
     let service = service_fn(|request| {
         let (shared, peer) = (Arc::clone(&shared), Arc::clone(&peer));
@@ -233,7 +276,7 @@ async fn answer(
         }
         Match::Unknown => return Err(Failure::not_found("there is no such path").into()),
     };
-    let holder = admit(&head.headers, route, peer, shared);
+    let holder = admit(&head.headers, route, peer, shared).await;
     let holder = holder.map_err(|refusal| refusal.answer(route, &values, peer.from, shared))?;
     let query = uri::parameters(head.uri.query().unwrap_or_default());
     let query = query.ok_or_else(|| Failure::bad("the query is not well-formed"))?;
@@ -255,85 +298,6 @@ async fn change(asked: Asked, _peer: Arc<Peer>, shared: Arc<Shared>) -> Answer {
     let answer = api::carry_out(&change.asked, &shared).await.unwrap_or_else(Answer::from);
     change.note(&answer);
     answer
-}
-
-/// The reason why a request may not be made.
-enum Inadmissible {
-    /// Its token is right, and has a role with too few rights.
-    Role(Holder, Role),
-    /// Its token is wrong or missing.
-    Token,
-    /// The same, and too many wrong tokens have come from its address.
-    Guessing,
-}
-
-impl Inadmissible {
-    /// The answer. A change that somebody with a right token may not make has a record.
-    fn answer(
-        self,
-        route: &'static Route,
-        values: &[String],
-        from: SocketAddr,
-        shared: &Arc<Shared>,
-    ) -> Answer {
-        let (refusal, status, text) = match &self {
-            Self::Role(holder, needed) => {
-                let text =
-                    format!("the role {} has not this right, {} has", holder.role.word(), needed.word());
-                (Refusal::Role, StatusCode::FORBIDDEN, text)
-            }
-            Self::Token => {
-                let text = "a token is needed: Authorization: Bearer TOKEN".to_owned();
-                (Refusal::Token, StatusCode::UNAUTHORIZED, text)
-            }
-            Self::Guessing => {
-                let text = "too many wrong tokens have come from this address".to_owned();
-                (Refusal::Guessing, StatusCode::TOO_MANY_REQUESTS, text)
-            }
-        };
-        shared.counters.refused(refusal);
-        let answer = Answer::from(Failure(status, text));
-        let Self::Role(holder, _) = self else { return answer.closing() };
-        if route.method != "GET" {
-            let mut refused = shared.refused.lock().unwrap_or_else(PoisonError::into_inner);
-            // Beyond so many in a while, the counter is enough.
-            if refused.wrong(from.ip(), Instant::now()).is_some() {
-                audit::note_refusal(route, values, &holder, from);
-            }
-        }
-        answer
-    }
-}
-
-/// The holder of the request's token, which must have the right to the route.
-fn admit(
-    headers: &HeaderMap,
-    route: &Route,
-    peer: &Peer,
-    shared: &Shared,
-) -> Result<Option<Holder>, Inadmissible> {
-    let token = gate::token(headers).filter(|token| !token.is_empty());
-    let holder = token.and_then(|token| shared.tokens.holder(token));
-    if holder.is_some() {
-        peer.visitor.is_known();
-    }
-    let Some(needed) = route.role else { return Ok(holder.cloned()) };
-    if let Some(holder) = holder {
-        let has_right = holder.role >= needed;
-        return if has_right {
-            Ok(Some(holder.clone()))
-        } else {
-            Err(Inadmissible::Role(holder.clone(), needed))
-        };
-    }
-    let mut attempts = shared.attempts.lock().unwrap_or_else(PoisonError::into_inner);
-    let wrong = attempts.wrong(peer.from.ip(), Instant::now());
-    // One line for each address and while: a guesser does not fill the log. Requests without a token do not count.
-    let mut guesses = shared.guesses.lock().unwrap_or_else(PoisonError::into_inner);
-    if token.is_some() && guesses.wrong(peer.from.ip(), Instant::now()) == Some(1) {
-        tracing::warn!(from = %peer.from, "a request to the admin server has a wrong token");
-    }
-    Err(if wrong.is_some() { Inadmissible::Token } else { Inadmissible::Guessing })
 }
 
 /// Reads the body of a request. One that the route does not want must be empty.

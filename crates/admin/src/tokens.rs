@@ -1,4 +1,4 @@
-//! Tokens of operators: who may do what, and how wrong tokens are limited.
+//! Tokens of operators: who may do what, and how wrong tokens and passwords are limited.
 
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use auth::Origin;
 use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
+
+use crate::passwords::Evidence;
 
 /// Minimum length of a token, in bytes.
 const TOKEN_BYTES_MIN: usize = 16;
@@ -54,17 +56,26 @@ impl Role {
     }
 }
 
-/// The holder of a token.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// An operator.
+#[derive(Debug, Clone)]
 pub(crate) struct Holder {
     pub(crate) role: Role,
-    /// The name behind the token in its file, or the place of the token.
+    /// The name behind the token in its file, or the place of the token. The name in the certificate, or of the user.
     pub(crate) name: Arc<str>,
+    /// The proof of the name, in a word.
+    pub(crate) proof: &'static str,
+    /// The proof that may begin a session.
+    pub(crate) evidence: Option<Arc<Evidence>>,
+    /// The session whose token the request has shown.
+    pub(crate) session: Option<Key>,
 }
+
+/// The hash of a token, in whose place it is kept.
+pub(crate) type Key = [u8; 32];
 
 /// The hashes of all tokens. A token itself is not kept.
 #[derive(Debug, Default)]
-pub struct Tokens(HashMap<[u8; 32], Holder>);
+pub struct Tokens(HashMap<Key, Holder>);
 
 impl Tokens {
     /// Adds a token, and the name of its holder. If the token is there already, the role with more rights counts.
@@ -82,10 +93,13 @@ impl Tokens {
         if name.len() > NAME_BYTES_MAX || name.chars().any(wire::is_hidden) {
             return Err("the name behind a token has at most 64 bytes, and no control characters");
         }
-        let hash = hash(token);
+        let hash = key(token);
         let is_known = self.0.get(&hash).is_some_and(|known| known.role >= role);
         if !is_known {
-            self.0.insert(hash, Holder { role, name: name.into() });
+            self.0.insert(
+                hash,
+                Holder { role, name: name.into(), proof: "token", evidence: None, session: None },
+            );
         }
         Ok(())
     }
@@ -123,11 +137,12 @@ impl Tokens {
             return None;
         }
         // The table is looked up by the hash: the time of a comparison tells about the hash, which nobody can choose.
-        self.0.get(&hash(token))
+        self.0.get(&key(token))
     }
 }
 
-fn hash(token: &str) -> [u8; 32] {
+/// The hash of a token.
+pub(crate) fn key(token: &str) -> Key {
     Sha256::digest(token.as_bytes()).into()
 }
 
@@ -194,6 +209,13 @@ impl Attempts {
         *count = count.saturating_add(1);
         Some(*count).filter(|count| *count <= WRONG_MAX)
     }
+
+    /// Takes back one that was noted before its check, and is right.
+    pub(crate) fn was_right(&mut self, from: IpAddr) {
+        if let Some((_, count)) = self.0.get_mut(&Origin::from(from)) {
+            *count = count.saturating_sub(1);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -208,10 +230,10 @@ mod tests {
         for (name, role) in [("olga", Role::Operator), ("victor", Role::Viewer)] {
             tokens.add("0123456789abcdef", name, role).expect("it is long enough");
         }
-        let olga = Holder { role: Role::Operator, name: "olga".into() };
-        assert_eq!(tokens.holder("0123456789abcdef"), Some(&olga));
-        assert_eq!(tokens.holder("0123456789abcdeF"), None);
-        assert_eq!(tokens.holder(&"x".repeat(1 << 20)), None);
+        let found = |token: &str| tokens.holder(token).map(|holder| (holder.role, holder.name.to_string()));
+        assert_eq!(found("0123456789abcdef"), Some((Role::Operator, "olga".to_owned())));
+        assert_eq!(found("0123456789abcdeF"), None);
+        assert_eq!(found(&"x".repeat(1 << 20)), None);
         assert!(tokens.add("short", "x", Role::Viewer).is_err());
         assert!(tokens.add("0123456789 abcdef", "x", Role::Viewer).is_err());
         for name in ["a\u{1b}b", "a\u{202e}b", &"x".repeat(65)] {
@@ -240,6 +262,17 @@ mod tests {
         assert_eq!(refused, 80);
         assert_eq!(attempts.wrong(other, now), Some(1));
         assert_eq!(attempts.wrong(one, now + WINDOW), Some(1));
+    }
+
+    #[test]
+    fn right_passwords_do_not_count() {
+        let (mut attempts, now) = (Attempts::default(), Instant::now());
+        let address = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        for _ in 0..100 {
+            assert!(attempts.wrong(address, now).is_some());
+            attempts.was_right(address);
+        }
+        assert_eq!(attempts.wrong(address, now), Some(1));
     }
 
     #[test]

@@ -8,10 +8,11 @@ use ipnet::IpNet;
 
 use crate::acme::Acme;
 use crate::address::ListenAddress;
+use crate::admin::Admin;
 use crate::jwt::Jwt;
 use crate::kind::{
-    Absent, Address, Choice, Count, HostName, Interface, KeyOf, ListOf, Mode, MountPoint, Network, OrOff,
-    Origin, OwnerIds, Path, Pattern, Size, Switch, Target, Time, UrlPath, UserName, Words,
+    Absent, Address, Choice, Count, Interface, KeyOf, ListOf, Mode, MountPoint, Network, OrOff, Origin,
+    OwnerIds, Path, Pattern, Size, Switch, Target, Time, UrlPath, UserName, Words,
 };
 use crate::log::{LogFormat, LogLevel, LogTarget};
 use crate::machine::Machine;
@@ -654,12 +655,12 @@ impl Words for QueueFull {
     ];
 }
 
-const KIB: u32 = 1_024;
-const MIB: u32 = 1_024 * KIB;
+pub(crate) const KIB: u32 = 1_024;
+pub(crate) const MIB: u32 = 1_024 * KIB;
 
 /// Maximum length of a packet: four bytes less than the largest packet of the protocol. That packet has a fixed
 /// header of five bytes and a Remaining Length of 268,435,455 (MQTT 5.0 section 1.5.5).
-const PACKET_BYTES_MAX: u32 = 256 * MIB;
+pub(crate) const PACKET_BYTES_MAX: u32 = 256 * MIB;
 
 /// Number of files for other purposes: listeners, pollers, wakers, the log, and files that later versions keep
 /// open.
@@ -721,52 +722,6 @@ keys! {
         interval: Option<Duration> {
             kind: OrOff<Time>, default: Some(Duration::from_secs(10)),
             bounds: Duration::from_secs(1)..=Duration::from_secs(86_400),
-        }
-    }
-}
-
-keys! {
-    /// The HTTP server for operators: health, metrics, and the API. One thread serves it, beside those that carry messages.
-    /// Without `address` there is no such server. docs/OPERATIONS.md shows its use.
-    pub struct Admin = "[admin]", applies Restart, given() {
-        /// The host and port of the server, such as `127.0.0.1:9883`. On a loopback address, a token of an admin is made if no
-        /// `admin_token_file` is given. It is kept in `data_dir`, and without `data_dir` it is printed at each start. Another address needs
-        /// `admin_token_file`, because other machines reach it. The server does not encrypt: leave that to a proxy on the same
-        /// machine.
-        address: Option<ListenAddress> { kind: OrOff<Address>, default: None }
-        /// The file with the tokens of people and programs that may look at everything, one on a line. A token has at least 16
-        /// characters. The name of its holder may follow behind a blank: all who may look at the log can read the name. Lines that
-        /// begin with `#` are comments.
-        viewer_token_file: Option<PathBuf> { kind: Absent<Path>, default: None }
-        /// The file with the tokens that may also publish, clear retained messages, and disconnect clients. Each change in the log
-        /// has the name behind the token.
-        operator_token_file: Option<PathBuf> { kind: Absent<Path>, default: None }
-        /// The file with the tokens that may also end sessions and reload the configuration.
-        admin_token_file: Option<PathBuf> { kind: Absent<Path>, default: None }
-        /// The names under which browsers and programs reach the server, beside its address and `localhost`. A request for
-        /// another host is refused, because a foreign web page may have made it.
-        hosts: Vec<String> { kind: ListOf<HostName>, default: Vec::new() }
-        /// The most connections to the server at a time. For another one, the oldest connection is closed that has not sent a right
-        /// token. If all have, the new one is closed. `pondhawk_admin_refused_total{reason="connections"}` counts both.
-        connections: u32 { kind: Count<u32>, default: 64, bounds: 1..=10_000 }
-        /// The largest body of a request. A larger one is refused, and counted as `pondhawk_admin_refused_total{reason="body"}`.
-        body_bytes: u32 { kind: Size<u32>, default: MIB, bounds: KIB..=PACKET_BYTES_MAX }
-        /// The most bans. A further one is refused, and counted as `pondhawk_admin_refused_total{reason="bans"}`.
-        bans: u32 { kind: Count<u32>, default: 10_000, bounds: 0..=100_000 }
-        /// The size of the last lines of the log that operators can read through the server. Older lines are only where `[log] to`
-        /// writes them.
-        recent_log_bytes: u32 { kind: Size<u32>, default: 256 * KIB, bounds: 0..=16 * MIB }
-        /// The number of the last changes by operators that the server lists, with up to 4 KiB of memory for each. The log has each
-        /// change too.
-        recent_changes: u32 { kind: Count<u32>, default: 500, bounds: 0..=10_000 }
-        /// The directory below which backups of the journal are made that operators order. Each gets a directory of its own. Without
-        /// this key, the server makes no backups.
-        backup_dir: Option<PathBuf> { kind: Absent<Path>, default: None }
-        /// The time that a client has for each request, and for each response. Then its connection is closed, and counted as
-        /// `pondhawk_admin_refused_total{reason="slow"}`.
-        request_timeout: Duration {
-            kind: Time, default: Duration::from_secs(10),
-            bounds: Duration::from_millis(100)..=Duration::from_secs(3_600),
         }
     }
 }

@@ -783,7 +783,7 @@ pub(crate) fn whole_number(value: &DeValue<'_>) -> Result<u64, String> {
         .map_err(|_| TOO_LARGE.to_owned())
 }
 
-fn not_a(value: &DeValue<'_>) -> String {
+pub(crate) fn not_a(value: &DeValue<'_>) -> String {
     match value.type_str() {
         kind @ ("integer" | "array") => format!("cannot be an {kind}"),
         kind => format!("cannot be a {kind}"),

@@ -23,6 +23,7 @@
 
 mod acme;
 mod address;
+mod admin;
 mod environment;
 mod jwt;
 mod keys;
@@ -33,6 +34,7 @@ mod log;
 mod machine;
 mod manual;
 mod masked;
+mod named;
 mod nearest;
 mod otlp;
 mod reader;
@@ -48,11 +50,12 @@ mod url;
 
 pub use acme::Acme;
 pub use address::{AddressError, Binding, ListenAddress, UnixName};
+pub use admin::{Admin, OperatorRole};
 pub use environment::{Environment, Origin};
 pub use jwt::Jwt;
 pub use keys::{
-    Admin, Auth, CertificateIdentity, ClientCertificate, Dispatch, Durability, Journal, Limits, Listener,
-    Log, MqttVersion, Owner, Protocol, QueueFull, Sessions, Shared, Sys, TlsVersion, UnixIdentity, tables,
+    Auth, CertificateIdentity, ClientCertificate, Dispatch, Durability, Journal, Limits, Listener, Log,
+    MqttVersion, Owner, Protocol, QueueFull, Sessions, Shared, Sys, TlsVersion, UnixIdentity, tables,
 };
 pub use load::{Config, Flags};
 pub use log::{LogFormat, LogLevel, LogTarget};

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use crate::acme::Acme;
 use crate::address::ListenAddress;
+use crate::admin::{self, Admin};
 use crate::environment::{Environment, Origin};
 use crate::jwt::Jwt;
 use crate::keys::{
-    Admin, Auth, Durability, Global, Journal, Limits, Listener, Log, Sessions, Shared, Sys, WATCH_INTERVALS,
+    Auth, Durability, Global, Journal, Limits, Listener, Log, Sessions, Shared, Sys, WATCH_INTERVALS,
 };
 use crate::kind::Time;
 use crate::listeners::{self, Tables};
@@ -143,6 +144,14 @@ impl Flags {
 }
 
 impl Config {
+    /// The place of the listener whose users have the passwords of operators. `None` if no listener has the users of `[auth]`,
+    /// `[jwt]`, `[http_auth]` and `[ldap]`.
+    #[must_use]
+    pub fn listener_of_operators(&self) -> Option<usize> {
+        let vouchers = Vouchers { jwt: &self.jwt, http: &self.http_auth, ldap: &self.ldap };
+        admin::listener_of_operators(&self.listeners, &self.auth, vouchers)
+    }
+
     /// Makes the configuration of the texts of files, the flags, and defaults for this machine.
     ///
     /// # Errors
@@ -298,6 +307,7 @@ fn read_document(top: &mut Reader<'_, '_>, flags: &Flags, machine: &Machine) -> 
     let listeners = listeners::read(top, &global, tables, flags);
     let limits = top.table("limits", |limits| Limits::read(limits, machine));
     let packet_bytes = limits.packet_bytes;
+    let has_sources = admin::listener_of_operators(&listeners.list, &auth, vouchers).is_some();
     let mut config = Config {
         listeners: listeners.list,
         loopback_by_default: listeners.loopback_by_default,
@@ -319,7 +329,7 @@ fn read_document(top: &mut Reader<'_, '_>, flags: &Flags, machine: &Machine) -> 
         journal: top.table("journal", |journal| read_journal(journal, packet_bytes)),
         log: top.table("log", Log::read),
         sys: top.table("sys", Sys::read),
-        admin: top.table("admin", read_admin),
+        admin: top.table("admin", |admin| Admin::read_whole(admin, has_sources)),
         otlp: top.table("otlp", Otlp::read_whole),
     };
     config.log.level = config.log.level.more_by(flags.verbose);
@@ -350,25 +360,6 @@ fn read_journal(journal: &mut Reader<'_, '_>, packet_bytes: u32) -> Journal {
             format!("packet_bytes of [limits], {packet_bytes}, is more than a quarter of segment_bytes_min");
         let span = journal.span_of("segment_bytes_min");
         journal.note(Problem::at(span, title).advice("leave segment_bytes_min out: then it is large enough"));
-    }
-    read
-}
-
-/// Reads the `[admin]` table. An address that other machines reach needs tokens that its operator has chosen.
-fn read_admin(admin: &mut Reader<'_, '_>) -> Admin {
-    let read = Admin::read(admin);
-    let Some(address) = &read.address else { return read };
-    let problem = |title: &str| Problem::at(admin.span_of("address"), title.to_owned());
-    let found = if !address.is_inet() || address.is_quic() {
-        Some(problem("address of [admin] is no host and port of TCP").advice("use \"127.0.0.1:9883\""))
-    } else if !address.is_loopback() && read.admin_token_file.is_none() {
-        let advice = "add admin_token_file, or use \"127.0.0.1:9883\"";
-        Some(problem("other machines reach the address of [admin], and there is no token").advice(advice))
-    } else {
-        None
-    };
-    if let Some(found) = found {
-        admin.note(found);
     }
     read
 }

@@ -80,7 +80,7 @@ impl Config {
         self.journal.take_over(&new.journal, "journal.", keys);
         self.log.take_over(&new.log, "log.", keys);
         self.sys.take_over(&new.sys, "sys.", keys);
-        self.admin.take_over(&new.admin, "admin.", keys);
+        self.take_over_admin(new, keys);
         self.otlp.take_over(&new.otlp, "otlp.", keys);
         changes
     }
@@ -122,6 +122,19 @@ impl Config {
             changes.removed.push(place);
         }
         self.listeners = listeners;
+    }
+
+    /// Passwords wait with the keys about TLS for a restart, if they would cross a network in plain text until then.
+    fn take_over_admin(&mut self, new: &Self, keys: &mut Vec<Change>) {
+        let (before, from) = (self.admin.users.clone(), keys.len());
+        self.admin.take_over(&new.admin, "admin.", keys);
+        if self.admin.has_open_passwords() {
+            self.admin.users = before;
+            keys[from..]
+                .iter_mut()
+                .filter(|change| change.key == "admin.users")
+                .for_each(|change| change.applies = Applies::Restart);
+        }
     }
 
     /// A packet has to fit into a segment of the journal, and segments stay as they are.
@@ -233,6 +246,27 @@ mod tests {
         ];
         assert_eq!(keys, expected);
         assert_eq!((config.listeners[0].backlog, config.listeners[0].max_qos), (5, 0));
+    }
+
+    #[test]
+    fn passwords_of_operators_wait_for_tls() {
+        let text = |admin: &str| {
+            format!(
+                "[auth]\npassword_file = \"p\"\n[admin]\naddress = \"0.0.0.0:9883\"\nadmin_token_file = \"t\"\n{admin}"
+            )
+        };
+        const USERS: &str = "users = { anna = \"admin\" }\n";
+        let with_tls = format!("tls_certificate = \"a\"\ntls_key = \"b\"\n{USERS}");
+        let mut config = parse(&text(""));
+        let changes = config.take_over(&parse(&text(&with_tls)));
+        assert_eq!(config.admin.users.len(), 0);
+        assert_eq!(changes.keys.len(), 3);
+        assert!(changes.keys.iter().all(|change| change.applies == Applies::Restart), "{changes:?}");
+        let mut config = parse(&text(&with_tls.replace(USERS, "")));
+        let changes = config.take_over(&parse(&text(&with_tls)));
+        let keys: Vec<_> = changes.keys.iter().map(|change| (&*change.key, change.applies)).collect();
+        assert_eq!(keys, [("admin.users", Applies::Reload)]);
+        assert_eq!(config.admin.users.len(), 1);
     }
 
     #[test]

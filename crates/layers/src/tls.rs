@@ -25,6 +25,7 @@ use rustls::{CertificateError, HandshakeKind};
 use turn::{CertificateName, Received, Stream};
 
 pub use self::challenge::answers;
+pub use self::name::common_name;
 pub use self::settings::{Authorities, ClientCertificates, Current, Identity, Settings, SettingsError};
 
 use crate::Rejected;

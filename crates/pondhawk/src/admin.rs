@@ -1,16 +1,19 @@
 //! The server for operators: its socket, its tokens, and the parts of the process that it may change.
 
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fs, io};
 
 use admin::{
-    Backup, BackupRefused, Certificate, Control, InForce, LogRecord, Queue, Reloaded, Role, Running,
-    Settings, Tokens,
+    Backup, BackupRefused, Certificate, Control, InForce, LogRecord, Operators, Queue, Reloaded, Role,
+    Running, Secure, Settings, Tokens,
 };
 use auth::Bans;
-use config::{Binding, Config, QueueFull};
+use base::Realm;
+use config::{Binding, Config, OperatorRole, QueueFull};
+use layers::CurrentTls;
 use net::{Operator, TcpOptions};
 
 use crate::expiry::InUse;
@@ -33,17 +36,18 @@ const BANS_FILE: &str = "bans.json";
 /// A server that listens, and serves nobody yet.
 pub(crate) struct Prepared {
     socket: TcpListener,
+    tls: Option<Arc<CurrentTls>>,
     tokens: Tokens,
     needs_token: bool,
 }
 
 impl Prepared {
     /// Listens, and reads the files with tokens: both may need the rights that the broker gives up later. `None` without an
-    /// address.
+    /// address. `tls` has the certificates of the server, if it has some.
     ///
     /// # Errors
     /// The address cannot be listened on, or a file with tokens has a mistake.
-    pub(crate) fn open(config: &Config) -> io::Result<Option<Self>> {
+    pub(crate) fn open(config: &Config, tls: Option<Arc<CurrentTls>>) -> io::Result<Option<Self>> {
         let Some(address) = &config.admin.address else { return Ok(None) };
         let explain = |error: io::Error| {
             io::Error::new(error.kind(), format!("cannot listen on {address} for [admin]: {error}"))
@@ -58,8 +62,9 @@ impl Prepared {
         for (path, role) in &files {
             tokens.add_file(path, *role)?;
         }
-        let needs_token = config.admin.admin_token_file.is_none();
-        Ok(Some(Self { socket, tokens, needs_token }))
+        // An address that other machines reach has an admin whom the configuration names.
+        let needs_token = config.admin.admin_token_file.is_none() && address.is_loopback();
+        Ok(Some(Self { socket, tls, tokens, needs_token }))
     }
 
     /// Begins to serve. Also returns lines for the operator: the address, and where the token is.
@@ -73,18 +78,22 @@ impl Prepared {
         control: Box<dyn Control>,
     ) -> io::Result<(Running, Vec<String>)> {
         let address = self.socket.local_addr()?;
-        let mut lines = vec![format!("admin server on http://{address}")];
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let mut lines = vec![format!("admin server on {scheme}://{address}")];
         if self.needs_token {
             lines.push(self.add_own_token(config)?);
         }
+        let handshakes_per_second = config.admin.tls_handshakes;
         let settings = Settings {
             socket: self.socket,
+            secure: self.tls.map(|tls| Secure { tls, handshakes_per_second }),
             hosts: config.admin.hosts.clone(),
             connections_max: usize::try_from(config.admin.connections).unwrap_or(usize::MAX),
             body_bytes_max: usize::try_from(config.admin.body_bytes).unwrap_or(usize::MAX),
             bans_max: usize::try_from(config.admin.bans).unwrap_or(usize::MAX),
             changes_max: usize::try_from(config.admin.recent_changes).unwrap_or(usize::MAX),
             request_timeout: config.admin.request_timeout,
+            session_time: config.admin.session_time,
             tokens: self.tokens,
             version: env!("CARGO_PKG_VERSION"),
         };
@@ -117,9 +126,35 @@ impl Prepared {
 }
 
 /// The settings in force, for operators.
-pub(crate) fn in_force(config: &Config, configuration: String, listeners: Vec<admin::Listener>) -> InForce {
+///
+/// `realms` has the users of each listener.
+pub(crate) fn in_force(
+    config: &Config,
+    configuration: String,
+    listeners: Vec<admin::Listener>,
+    realms: &[Realm],
+) -> InForce {
     let topic_levels_max = usize::from(config.limits.topic_levels);
-    InForce { configuration, listeners, queue: queue(config), topic_levels_max }
+    let operators = operators(config, realms);
+    InForce { configuration, listeners, queue: queue(config), topic_levels_max, operators }
+}
+
+/// The operators whom the configuration names.
+fn operators(config: &Config, realms: &[Realm]) -> Operators {
+    let role = |role: &OperatorRole| match role {
+        OperatorRole::Viewer => Role::Viewer,
+        OperatorRole::Operator => Role::Operator,
+        OperatorRole::Admin => Role::Admin,
+    };
+    let named = |names: &BTreeMap<String, OperatorRole>| {
+        names.iter().map(|(name, of)| (name.clone(), role(of))).collect()
+    };
+    let realm = config.listener_of_operators().and_then(|place| realms.get(place).copied());
+    Operators {
+        certificates: named(&config.admin.certificates),
+        users: named(&config.admin.users),
+        realm: realm.filter(|_| !config.admin.users.is_empty()),
+    }
 }
 
 /// The limit of the queue of a session.

@@ -29,7 +29,7 @@ pub(crate) fn check(path: &Path, machine: &Machine) -> Result<Checked, Failure> 
     let loaded = file::load(Some(path), &flags, machine, &FilesRead::default())?;
     let explain = |error: io::Error| Failure::Access(origin::with_place(&loaded, &error.to_string()));
     AccessFiles::open(&loaded.config).map_err(explain)?;
-    let unread = match Certificates::open(&loaded.config.listeners) {
+    let unread = match Certificates::open(&loaded.config.listeners, &loaded.config.admin) {
         // The broker may run as another user, who can read them.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Some(error),
         opened => opened.map(|_| None).map_err(explain)?,

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use admin::Certificate;
-use config::Listener;
 
+use crate::tls_files::TlsFiles;
 use crate::{certs, stack};
 
 pub(crate) const DAY_SECS: i64 = 86_400;
@@ -56,11 +56,11 @@ impl Urgency {
 }
 
 /// The first certificate of each file to expire, for the files whose certificates can be read.
-pub(crate) fn expiries(listener: &Listener) -> Vec<Expiry> {
-    let own = listener.tls_certificate.iter().map(|file| (file, "server"));
-    let files = own.chain(listener.tls_client_ca.iter().map(|file| (file, "client authority")));
+pub(crate) fn expiries(tls: &TlsFiles) -> Vec<Expiry> {
+    let own = tls.certificates.iter().map(|file| (file, "server"));
+    let files = own.chain(tls.client_ca.iter().map(|file| (file, "client authority")));
     let expiry = |(file, purpose): (&std::path::PathBuf, &'static str)| {
-        let certificate = first_to_expire(file, purpose, &listener.address.to_string())?;
+        let certificate = first_to_expire(file, purpose, &tls.place)?;
         Some(Expiry { certificate, told: Urgency::None })
     };
     files.filter_map(expiry).collect()

@@ -43,6 +43,7 @@ mod sinks;
 mod stack;
 mod stamp;
 mod store;
+mod tls_files;
 mod tokens;
 mod top;
 mod upkeep;

@@ -20,8 +20,9 @@ use crate::logging::Logging;
 use crate::outcomes::{Outcomes, describe};
 use crate::running::Running;
 use crate::stamp::Stamp;
+use crate::tls_files::TlsFiles;
 use crate::watch::Watch;
-use crate::{access, certificates, services, stack};
+use crate::{access, services, stack};
 
 /// The reason for a reload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,10 +231,13 @@ struct Read {
 }
 
 /// The files that a configuration names, and that a reload reads.
-fn named(config: &Config) -> Vec<PathBuf> {
-    let of = |listener| certificates::paths(listener).chain(access::paths(listener)).cloned();
+pub(crate) fn named(config: &Config) -> Vec<PathBuf> {
+    let tls = config.listeners.iter().map(TlsFiles::of).chain(TlsFiles::of_admin(&config.admin));
+    let of_tls = tls.flat_map(|tls| tls.paths().cloned().collect::<Vec<_>>());
+    let of = |listener| access::paths(listener).cloned();
     let of_vouchers = config.jwt.key_file.iter().chain(services::paths(config)).cloned();
-    let mut paths: Vec<PathBuf> = config.listeners.iter().flat_map(of).chain(of_vouchers).collect();
+    let mut paths: Vec<PathBuf> =
+        config.listeners.iter().flat_map(of).chain(of_tls).chain(of_vouchers).collect();
     paths.sort();
     paths.dedup();
     paths

@@ -23,7 +23,7 @@ use protocol::Instruments;
 
 use crate::access::{AccessFiles, NextAccess};
 use crate::acme::Acme;
-use crate::certificates::{Certificates, NextLayers};
+use crate::certificates::{Certificates, NextCertificates};
 use crate::file::{self, Loaded};
 use crate::passed::Passed;
 use crate::{admin as operators, banner, limits, listen};
@@ -77,7 +77,7 @@ struct Prepared {
     config: Config,
     changes: Changes,
     access: NextAccess,
-    layers: Vec<NextLayers>,
+    certificates: NextCertificates,
     /// The sockets of new listeners, by their places in the configuration.
     sockets: Vec<Option<Acceptor>>,
     /// Listeners that have closed their sockets already, by their places in the former configuration.
@@ -92,9 +92,9 @@ impl Running {
     pub(crate) fn open(loaded: &Loaded, passed: Passed) -> io::Result<(Self, Vec<Listening>, Vec<String>)> {
         let config = loaded.config.clone();
         let (access, realms) = AccessFiles::open_and_fetch(&config)?;
-        let (certificates, stacks) = Certificates::open(&config.listeners)?;
+        let (certificates, stacks) = Certificates::open(&config.listeners, &config.admin)?;
         let acme = Acme::open(&config)?;
-        let nothing = operators::in_force(&config, String::new(), Vec::new());
+        let nothing = operators::in_force(&config, String::new(), Vec::new(), &[]);
         let mut running = Self {
             config,
             origins: loaded.origins.clone(),
@@ -165,7 +165,8 @@ impl Running {
                 counted_as: port.counted_as,
             });
         let toml = file::without_queries(&self.config.to_toml_with_origins(&self.origins));
-        let in_force = operators::in_force(&self.config, toml, listeners.collect());
+        let realms: Vec<Realm> = self.ports.iter().map(|port| port.realm).collect();
+        let in_force = operators::in_force(&self.config, toml, listeners.collect(), &realms);
         *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(in_force);
     }
 
@@ -223,12 +224,12 @@ impl Running {
             .inspect_err(|error| self.access.refuse(error))?;
         let stacks = self.ports.iter().map(|port| &port.stack);
         let before: Vec<(&Listener, &Arc<Stack>)> = self.config.listeners.iter().zip(stacks).collect();
-        let layers = self
+        let certificates = self
             .certificates
             .prepare(&before, &config.listeners, &changes.former)
             .inspect_err(|error| self.certificates.refuse(error))?;
         let mut prepared =
-            Prepared { config, changes, access, layers, sockets: Vec::new(), closed: Vec::new() };
+            Prepared { config, changes, access, certificates, sockets: Vec::new(), closed: Vec::new() };
         match self.open_sockets(&mut prepared, server) {
             Ok(()) => Ok(prepared),
             Err(error) => {
@@ -278,14 +279,14 @@ impl Running {
 
     /// Hands the finished values to the threads. Rules come first: a new listener may have new ones.
     fn commit(&mut self, prepared: Prepared, server: &Server) -> Changes {
-        let Prepared { config, changes, access, layers, sockets, closed } = prepared;
+        let Prepared { config, changes, access, certificates, sockets, closed } = prepared;
         let realms: Vec<Realm> = (0..config.listeners.len()).map(|place| access.realm(place)).collect();
-        let stacks: Vec<Arc<Stack>> = layers.iter().map(|layers| Arc::clone(&layers.stack)).collect();
+        let stacks = certificates.stacks();
         if let Some(realms) = self.access.use_next(access) {
             server.replace_realms(realms);
             self.access.tell_in_use();
         }
-        self.certificates.use_next(layers);
+        self.certificates.use_next(certificates);
         let mut before: Vec<Option<Port>> = std::mem::take(&mut self.ports).into_iter().map(Some).collect();
         for place in &changes.removed {
             if let Some(port) = before[*place].take() {

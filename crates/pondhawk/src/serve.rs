@@ -25,14 +25,11 @@ use crate::passed::Passed;
 use crate::privileges::Successor;
 use crate::process::PidFile;
 use crate::recent::Recent;
-use crate::reload::{Cause, Reload};
+use crate::reload::{Cause, Reload, named};
 use crate::running::Running;
 use crate::upkeep::Backups;
 use crate::watchdog::Watchdog;
-use crate::{
-    FileLayer, access, admin, banner, certificates, limits, logging, otlp, process, services, store,
-    variables,
-};
+use crate::{FileLayer, admin, banner, certificates, limits, logging, otlp, process, store, variables};
 
 /// Runs the broker until SIGTERM or SIGINT, then disconnects its clients and returns.
 ///
@@ -52,7 +49,7 @@ pub(crate) fn serve(loaded: &Loaded, reload: Reload, file_layer: FileLayer) -> i
     let signals = Signals::new([SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2])?;
     let (mut running, listeners, bound) = Running::open(loaded, passed)?;
     let bans_file = admin::bans_file(config);
-    let admin = admin::Prepared::open(config)?;
+    let admin = admin::Prepared::open(config, running.certificates.of_admin())?;
     let _pid_file = PidFile::write(config.pid_file.as_deref(), successor.is_some());
     if let Some(successor) = &successor {
         become_user(successor, config)?;
@@ -135,9 +132,7 @@ fn become_user(successor: &Successor, config: &Config) -> io::Result<()> {
         successor.make_data_dir(path).map_err(explain)?;
     }
     successor.take_over()?;
-    let of_listener = |listener| certificates::paths(listener).chain(access::paths(listener));
-    let of_listeners = config.listeners.iter().flat_map(of_listener);
-    for path in of_listeners.chain(&config.jwt.key_file).chain(services::paths(config)) {
+    for path in &named(config) {
         // A certificate of ACME may come later.
         if let Err(error) = File::open(path)
             && error.kind() != io::ErrorKind::NotFound

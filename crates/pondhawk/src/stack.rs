@@ -15,12 +15,14 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use x509_parser::parse_x509_certificate;
 
+use crate::tls_files::TlsFiles;
+
 /// The layers that the configuration of a listener asks for.
 ///
 /// # Errors
 /// A file cannot be read, or the files do not fit together. The text names the file and the key.
 pub(crate) fn of(listener: &Listener) -> io::Result<Stack> {
-    Ok(with_tls(listener, tls(listener)?.map(|config| Arc::new(CurrentTls::new(config)))))
+    Ok(with_tls(listener, tls(&TlsFiles::of(listener))?.map(|config| Arc::new(CurrentTls::new(config)))))
 }
 
 /// The layers of a listener whose configuration has changed. Certificates of a listener that had TLS before have the same
@@ -44,16 +46,6 @@ pub(crate) fn change(stack: &Arc<Stack>, old: &Listener, new: &Listener) -> io::
     }
 }
 
-/// Whether two configurations of a listener name the same files of TLS, and the same rules for them.
-pub(crate) fn has_same_tls(one: &Listener, other: &Listener) -> bool {
-    one.tls_certificate == other.tls_certificate
-        && one.tls_key == other.tls_key
-        && one.tls_minimum == other.tls_minimum
-        && one.tls_client_certificate == other.tls_client_certificate
-        && one.tls_client_ca == other.tls_client_ca
-        && one.tls_client_crl == other.tls_client_crl
-}
-
 fn with_tls(listener: &Listener, tls: Option<Arc<CurrentTls>>) -> Stack {
     let protocol = match listener.protocol {
         Protocol::Auto => layers::Protocol::Auto,
@@ -70,14 +62,14 @@ fn with_tls(listener: &Listener, tls: Option<Arc<CurrentTls>>) -> Stack {
     }
 }
 
-/// Certificates and rules of TLS, if the listener has TLS.
+/// Certificates and rules of TLS, if there are certificates.
 ///
 /// # Errors
 /// As [`of`].
-pub(crate) fn tls(listener: &Listener) -> io::Result<Option<Arc<ServerConfig>>> {
-    let built = build(listener)?;
+pub(crate) fn tls(files: &TlsFiles) -> io::Result<Option<Arc<ServerConfig>>> {
+    let built = build(files)?;
     if let Some((_, false)) = built {
-        tracing::warn!(listener = %listener.address, "TLS is refused here until there is a certificate of ACME");
+        tracing::warn!(listener = %files.place, "TLS is refused here until there is a certificate of ACME");
     }
     Ok(built.map(|(config, _)| config))
 }
@@ -87,7 +79,7 @@ pub(crate) fn tls(listener: &Listener) -> io::Result<Option<Arc<ServerConfig>>> 
 /// # Errors
 /// As [`of`].
 pub(crate) fn tls_with_earlier(
-    listener: &Listener,
+    files: &TlsFiles,
     earlier: &ServerConfig,
 ) -> io::Result<Option<Arc<ServerConfig>>> {
     let with_earlier = |(config, _): (Arc<ServerConfig>, bool)| {
@@ -95,22 +87,22 @@ pub(crate) fn tls_with_earlier(
         config.cert_resolver = Arc::clone(&earlier.cert_resolver);
         Arc::new(config)
     };
-    Ok(build(listener)?.map(with_earlier))
+    Ok(build(files)?.map(with_earlier))
 }
 
 /// Certificates and rules of TLS, and whether there is a certificate.
-fn build(listener: &Listener) -> io::Result<Option<(Arc<ServerConfig>, bool)>> {
-    if listener.tls_certificate.is_empty() {
+fn build(tls: &TlsFiles) -> io::Result<Option<(Arc<ServerConfig>, bool)>> {
+    if tls.certificates.is_empty() {
         return Ok(None);
     }
-    let files = || listener.tls_certificate.iter().zip(&listener.tls_key);
+    let files = || tls.certificates.iter().zip(&tls.keys);
     let identity = |(certificate, key): (&PathBuf, &PathBuf)| {
         let chain = objects::<CertificateDer<'static>>("tls_certificate", certificate, "certificate")?;
-        let identity = Identity { chain, key: private_key(key)? };
+        let identity = Identity { chain, key: private_key("tls_key", key)? };
         if is_foreign(&identity) {
             return Err(io::Error::other(format!(
-                "the listener on {} cannot speak TLS: {} and {}: {}",
-                listener.address,
+                "{} cannot speak TLS: {} and {}: {}",
+                tls.owner(),
                 wire::Shown(certificate.display()),
                 wire::Shown(key.display()),
                 SettingsError::Mismatch(0)
@@ -118,14 +110,14 @@ fn build(listener: &Listener) -> io::Result<Option<(Arc<ServerConfig>, bool)>> {
         }
         Ok(identity)
     };
-    let identities = files().map(identity).filter(|identity| !listener.tls_acme || !is_to_come(identity));
+    let identities = files().map(identity).filter(|identity| !tls.is_of_acme || !is_to_come(identity));
     let identities = identities.collect::<io::Result<Vec<_>>>()?;
     let has_identity = !identities.is_empty();
     let settings = TlsSettings {
         identities,
-        awaits_identities: listener.tls_acme,
-        client_certificates: client_certificates(listener)?,
-        tls13_only: listener.tls_minimum == TlsVersion::V1_3,
+        awaits_identities: tls.is_of_acme,
+        client_certificates: client_certificates(tls)?,
+        tls13_only: tls.minimum == TlsVersion::V1_3,
     };
     let explain = |error: SettingsError| {
         let place = match &error {
@@ -136,19 +128,15 @@ fn build(listener: &Listener) -> io::Result<Option<(Arc<ServerConfig>, bool)>> {
             }
             _ => None,
         };
-        io::Error::other(format!(
-            "the listener on {} cannot speak TLS: {}{error}",
-            listener.address,
-            place.unwrap_or_default()
-        ))
+        io::Error::other(format!("{} cannot speak TLS: {}{error}", tls.owner(), place.unwrap_or_default()))
     };
     settings.build().map(|config| Some((config, has_identity))).map_err(explain)
 }
 
 /// Whether the authority of `[acme]` still has to give the certificate of a listener.
-pub(crate) fn awaits_certificate(listener: &Listener) -> bool {
+pub(crate) fn awaits_certificate(tls: &TlsFiles) -> bool {
     let is_to_come = |file: &PathBuf| is_to_come(&certificates("tls_certificate", file));
-    listener.tls_acme && listener.tls_certificate.iter().any(is_to_come)
+    tls.is_of_acme && tls.certificates.iter().any(is_to_come)
 }
 
 /// Whether a file is not there yet, or has nothing that could be used. `acme` replaces it.
@@ -166,17 +154,17 @@ pub(crate) fn is_foreign(identity: &Identity) -> bool {
     certificate.public_key().raw != key
 }
 
-fn client_certificates(listener: &Listener) -> io::Result<ClientCertificates> {
+fn client_certificates(tls: &TlsFiles) -> io::Result<ClientCertificates> {
     let mut authorities = Authorities::default();
-    for path in &listener.tls_client_ca {
+    for path in &tls.client_ca {
         authorities.certificates.extend(certificates("tls_client_ca", path)?);
     }
-    for path in &listener.tls_client_crl {
+    for path in &tls.client_crl {
         let lists =
             objects::<CertificateRevocationListDer<'static>>("tls_client_crl", path, "revocation list")?;
         authorities.revoked.extend(lists);
     }
-    Ok(match listener.tls_client_certificate {
+    Ok(match tls.client_certificate {
         ClientCertificate::Off => ClientCertificates::Off,
         ClientCertificate::Optional => ClientCertificates::Optional(authorities),
         ClientCertificate::Required => ClientCertificates::Required(authorities),
@@ -199,9 +187,13 @@ fn objects<T: PemObject>(key: &str, path: &Path, what: &str) -> io::Result<Vec<T
     if objects.is_empty() { Err(explain(pem::Error::NoItemsFound)) } else { Ok(objects) }
 }
 
-pub(crate) fn private_key(path: &Path) -> io::Result<PrivateKeyDer<'static>> {
-    let key = contents(path).map_err(pem::Error::Io).and_then(|bytes| PrivateKeyDer::from_pem_slice(&bytes));
-    key.map_err(|error| explain("tls_key", path, &error, "private key"))
+/// Reads the private key of the PEM file that a key names.
+///
+/// # Errors
+/// The file cannot be read, or has no private key.
+pub(crate) fn private_key(key: &str, path: &Path) -> io::Result<PrivateKeyDer<'static>> {
+    let read = contents(path).map_err(pem::Error::Io).and_then(|bytes| PrivateKeyDer::from_pem_slice(&bytes));
+    read.map_err(|error| explain(key, path, &error, "private key"))
 }
 
 /// Maximum length of a file of certificates, keys or revocation lists, in bytes.

@@ -16,6 +16,7 @@ mod publish;
 mod queues;
 mod reload;
 mod retained;
+mod session;
 mod status;
 mod subscribers;
 pub(crate) mod trace;
@@ -99,6 +100,8 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Arc<Shared>) -> Result<Ans
         Action::Audit => log::changes(asked, shared),
         Action::LogLevel => Ok(log::level(shared)),
         Action::SetLogLevel => log::set_level(asked, shared),
+        Action::LogIn => session::begin(asked, shared),
+        Action::LogOut => session::end(asked, shared),
         Action::ShowReload => Ok(reload::last(shared)),
         Action::Reload => Ok(reload::begin(shared)),
     }

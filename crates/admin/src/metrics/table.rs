@@ -732,8 +732,18 @@ pub const METRICS: &[Metric] = &[
             "body" => "admin/refused/body",
             "bans" => "admin/refused/bans",
             "slow" => "admin/refused/slow",
+            "tls" => "admin/refused/tls",
+            "outdated" => "admin/refused/outdated",
+            "busy" => "admin/refused/busy",
         },
         "Connections and requests of operators that were refused.",
+    ),
+    one(
+        "admin_handshakes_delayed_total",
+        Counter,
+        Items,
+        at!("admin/handshakes_delayed"),
+        "Connections of operators that have waited, because there were too many handshakes of TLS.",
     ),
 ];
 

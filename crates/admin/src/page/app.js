@@ -3,7 +3,7 @@ import { account, users } from "./views/account.js";
 import { figures, listeners } from "./views/server.js";
 import { audit, log } from "./views/log.js";
 import { bans } from "./views/bans.js";
-import { begin, call, field, isCurrent, later, learnRole, make, Refused, say, values, whenChanged } from "./views/page.js";
+import { begin, call, field, logIn, logOut, isCurrent, later, learnRole, make, Refused, say, values, whenChanged } from "./views/page.js";
 import { busiest } from "./views/busiest.js";
 import { client, clients } from "./views/clients.js";
 import { configuration } from "./views/settings.js";
@@ -24,10 +24,10 @@ const LIVE = [overview, account, busiest, client, log, users];
 const ABOVE = { client: "clients", group: "groups" };
 let known = null;
 
-// Asks for the role of the token, once for each token.
+// Asks for the role of the token, once for each token. Over TLS, the certificate of the browser may be enough.
 async function learn() {
-  const token = sessionStorage.getItem("token");
-  if (!token) throw new Refused(401, "");
+  const token = sessionStorage.getItem("token") ?? "";
+  if (!token && location.protocol !== "https:") throw new Refused(401, "");
   if (known === token) return;
   const status = await call("/api/v1/status");
   known = token;
@@ -43,14 +43,31 @@ function forgetEverything() {
   forgetClient();
 }
 
-function login(text) {
-  const form = make("form", { class: "row", onsubmit: (event) => {
-    event.preventDefault();
-    sessionStorage.setItem("token", values(form).token.trim());
+// Shows the page with a new token, or why there is none.
+async function enter(form, find) {
+  try {
+    sessionStorage.setItem("token", await find(values(form)));
     show(true);
-  } }, field("Token", { name: "token", type: "password", required: true, autocomplete: "off", autofocus: true }), make("button", {}, "Open"));
-  return [make("h1", {}, "A token is needed"), make("p", {}, text), form,
-    make("p", {}, "The broker has printed the place of its token at its start. The token stays in this tab until it is closed.")];
+  } catch (error) {
+    say(`Refused: ${error.message}`);
+  }
+}
+
+const entrance = (find, ...parts) => {
+  const form = make("form", { class: "row", onsubmit: (event) => { event.preventDefault(); enter(form, find); } }, ...parts);
+  return form;
+};
+
+function login(text) {
+  const withToken = entrance(({ token }) => token.trim(),
+    field("Token", { name: "token", type: "password", required: true, autocomplete: "off", autofocus: true }), make("button", {}, "Open"));
+  const withPassword = entrance(({ user, password }) => logIn(user, password),
+    field("User name", { name: "user", required: true, autocomplete: "username", pattern: "[^:]+" }),
+    field("Password", { name: "password", type: "password", required: true, autocomplete: "current-password" }), make("button", {}, "Log in"));
+  return [make("h1", {}, "A token is needed"), make("p", {}, text), withToken,
+    make("p", {}, "The broker has printed the place of its token at its start. The token stays in this tab until it is closed."),
+    make("h2", {}, "Or log in as a user"), withPassword,
+    make("p", {}, "The key `users` of [admin] names users with their roles. The password does not stay in this tab: a session takes its place.")];
 }
 
 function explainError(error) {
@@ -91,7 +108,7 @@ async function show(is_new) {
     is_shown = false;
   }
   if (!isCurrent(mine)) return;
-  const has_token = known !== null && sessionStorage.getItem("token");
+  const has_token = known !== null;
   document.getElementById("leave").hidden = !sessionStorage.getItem("token");
   document.getElementById("role").hidden = !has_token;
   content.replaceChildren(...parts.flat().filter((part) => part != null));
@@ -106,5 +123,5 @@ whenChanged(() => show(false));
 addEventListener("hashchange", () => { say(""); show(true); });
 document.addEventListener("visibilitychange", () => { if (!document.hidden) show(false); });
 document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); content.focus(); });
-document.getElementById("leave").addEventListener("click", () => { sessionStorage.removeItem("token"); forgetEverything(); show(true); });
+document.getElementById("leave").addEventListener("click", () => { logOut(); sessionStorage.removeItem("token"); forgetEverything(); show(true); });
 show(true);

@@ -7,18 +7,24 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::der_parser::asn1_rs::Oid;
 use x509_parser::oid_registry as oids;
 
+/// The common name in a certificate in DER. `None` if there is not exactly one, or it is empty or has a NUL.
+#[must_use]
+pub fn common_name(der: &[u8]) -> Option<String> {
+    of(der, CertificateName::CommonName)
+}
+
 /// The user name in a certificate in DER. `None` if there is not exactly one, or it has a character that no name has.
 pub(crate) fn of(der: &[u8], name: CertificateName) -> Option<String> {
     let (_, certificate) = x509_parser::parse_x509_certificate(der).ok()?;
     let found = match name {
-        CertificateName::CommonName => common_name(&certificate),
+        CertificateName::CommonName => only_common_name(&certificate),
         CertificateName::Subject => subject(&certificate),
     };
     // A NUL would end the name for other programs, and a user of that shorter name may exist.
     found.filter(|name| !name.is_empty() && !name.contains('\0'))
 }
 
-fn common_name(certificate: &X509Certificate<'_>) -> Option<String> {
+fn only_common_name(certificate: &X509Certificate<'_>) -> Option<String> {
     let mut names = certificate.subject().iter_common_name();
     let only = names.next()?;
     names.next().is_none().then(|| only.as_str().ok().map(str::to_owned))?

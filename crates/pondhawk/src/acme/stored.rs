@@ -44,7 +44,7 @@ impl Held {
         }
         let chain = chain?;
         // A file whose key is damaged, or another's, is as good as none.
-        let Ok(key) = stack::private_key(file) else { return Ok(None) };
+        let Ok(key) = stack::private_key("tls_key", file) else { return Ok(None) };
         if stack::is_foreign(&layers::Identity { chain: chain.clone(), key }) {
             return Ok(None);
         }

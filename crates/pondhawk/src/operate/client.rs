@@ -1,21 +1,21 @@
 //! Requests to the server for operators.
 
-use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs as _};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use config::{Config, Flags, Machine};
+use rustls::StreamOwned;
 use serde_json::Value;
 
-use super::Place;
+use super::secure::Secure;
+use super::{Place, login};
 use crate::admin::TOKEN_FILE;
 use crate::file;
 use crate::files_read::FilesRead;
 
 /// Address of the server without a configuration that names another one.
-const ADDRESS: &str = "127.0.0.1:9883";
+pub(super) const ADDRESS: &str = "127.0.0.1:9883";
 /// The variable of the environment with the address, as the image sets it.
 const ADDRESS_VARIABLE: &str = "PONDHAWK_ADMIN_ADDRESS";
 /// Time in which the server must answer, for each read and write.
@@ -25,43 +25,44 @@ const HEAD_END: &[u8] = b"\r\n\r\n";
 /// Maximum size of an answer, in bytes.
 const ANSWER_BYTES_MAX: u64 = 512 * 1024 * 1024;
 
-/// A server, with a token for it if the requests need one.
+/// A server, with what its requests show.
 pub(crate) struct Server {
     address: String,
-    token: Option<String>,
+    /// TLS, if the server speaks it.
+    secure: Option<Secure>,
+    /// The header `Authorization`, if requests need one.
+    authorization: Option<String>,
 }
 
 impl Server {
     /// The server that the command line names, or the one of the configuration.
     ///
     /// # Errors
-    /// The configuration has a mistake, or there is no token that can be read.
+    /// The configuration has a mistake, or a file of the command line cannot be read, or there is no token.
     pub(crate) fn find(place: &Place) -> io::Result<Self> {
         let config = configuration(place)?;
-        let from_config = config.admin.admin_token_file.clone();
-        let generated = || config.data_dir.as_ref().map(|directory| directory.join(TOKEN_FILE));
-        let file = place.token_file.clone().or(from_config).or_else(generated);
-        let file = file.ok_or_else(|| io::Error::other("name a file with a token: --token-file FILE"))?;
-        let is_named = place.admin.is_some() || place.token_file.is_some();
-        let is_configured = is_named || config.admin.address.is_some();
-        Ok(Self { address: address(place, &config), token: Some(read_token(&file, is_configured)?) })
+        let (address, secure) = reach(place, &config)?;
+        Ok(Self { address, secure, authorization: authorization(place, &config)? })
     }
 
     /// The same server for requests that need no token: those about its health.
     ///
-    /// Without a configuration file, only its address counts. The rest of the environment may be incomplete: an address that
-    /// other machines reach needs a token file, which the file of the broker may name.
+    /// Without a configuration file, the rest of the environment may be incomplete: an address that other machines reach needs a
+    /// token file, which the file of the broker may name. Then only the address counts.
     ///
     /// # Errors
     /// The configuration has a mistake.
     pub(crate) fn find_without_token(place: &Place) -> io::Result<Self> {
         let from_environment = || crate::environment().remove(ADDRESS_VARIABLE);
-        let address = match (&place.admin, &place.config) {
-            (Some(admin), _) => admin.clone(),
-            (None, Some(_)) => address(place, &configuration(place)?),
-            (None, None) => from_environment().unwrap_or_else(|| ADDRESS.to_owned()),
+        let (address, secure) = match (configuration(place), &place.config) {
+            (Ok(config), _) => reach(place, &config)?,
+            (Err(error), Some(_)) => return Err(error),
+            (Err(_), None) => {
+                let named = place.admin.clone().or_else(from_environment);
+                of_text(&named.unwrap_or_else(|| ADDRESS.to_owned()), place)?
+            }
         };
-        Ok(Self { address, token: None })
+        Ok(Self { address, secure, authorization: None })
     }
 
     /// Sends a request, and returns the body of the answer.
@@ -97,21 +98,22 @@ impl Server {
     fn exchange(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<(u16, Vec<u8>)> {
         let address = self.address.to_socket_addrs()?.next();
         let address = address.ok_or_else(|| io::Error::other("the name has no address"))?;
-        let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
+        let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
         let body = body.map(ToString::to_string).unwrap_or_default();
+        let authorization = self.authorization.iter().map(|value| format!("Authorization: {value}\r\n"));
         // HTTP/1.0 has no chunks, and the end of the connection is the end of the answer.
-        let token = self.token.iter().map(|token| format!("Authorization: Bearer {token}\r\n"));
         let request = format!(
             "{method} {path} HTTP/1.0\r\nHost: localhost\r\n{}\
              Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-            token.collect::<String>(),
+            authorization.collect::<String>(),
             body.len()
         );
-        stream.write_all(request.as_bytes())?;
-        let mut answer = Vec::new();
-        stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+        let mut answer = match &self.secure {
+            None => ask(stream, &request)?,
+            Some(secure) => ask(StreamOwned::new(secure.connect()?, stream), &request)?,
+        };
         let not_http = || io::Error::other("the answer is not HTTP");
         let end = answer.windows(HEAD_END.len()).position(|four| four == HEAD_END).ok_or_else(not_http)?;
         let body = answer.split_off(end + HEAD_END.len());
@@ -128,36 +130,75 @@ fn configuration(place: &Place) -> io::Result<Config> {
     Ok(loaded.map_err(|failure| io::Error::other(without_title(failure.render(false))))?.config)
 }
 
-/// The address that the command line names, or the one of the configuration.
-fn address(place: &Place, config: &Config) -> String {
+/// Sends a request, and reads until the server closes the connection.
+fn ask(mut stream: impl Read + Write, request: &str) -> io::Result<Vec<u8>> {
+    stream.write_all(request.as_bytes())?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+    Ok(answer)
+}
+
+/// The address that the command line names, or the one of the configuration, with TLS if the server speaks it.
+fn reach(place: &Place, config: &Config) -> io::Result<(String, Option<Secure>)> {
+    if let Some(text) = &place.admin
+        && (text.contains("://") || place.cafile.is_some())
+    {
+        return of_text(text, place);
+    }
     let configured = config.admin.address.as_ref().map(ToString::to_string);
-    place.admin.clone().or(configured).unwrap_or_else(|| ADDRESS.to_owned())
+    let address = place.admin.clone().or(configured).unwrap_or_else(|| ADDRESS.to_owned());
+    let secure =
+        config.admin.has_tls().then(|| Secure::of_configuration(host(&address), &config.admin, place));
+    Ok((address, secure.transpose()?))
+}
+
+/// An address or a URL of the command line or the environment.
+fn of_text(text: &str, place: &Place) -> io::Result<(String, Option<Secure>)> {
+    let (scheme, rest) = text.split_once("://").map_or((None, text), |(scheme, rest)| (Some(scheme), rest));
+    let address = rest.trim_end_matches('/').to_owned();
+    let has_tls = match scheme {
+        None => place.cafile.is_some(),
+        Some("http") => false,
+        Some("https") => true,
+        Some(_) => return Err(io::Error::other("the URL of a server begins with http:// or https://")),
+    };
+    let has_port = host(&address).len() < address.len();
+    let address = match scheme {
+        Some(_) if !has_port => format!("{address}:{}", if has_tls { 443 } else { 80 }),
+        _ => address,
+    };
+    let secure = has_tls.then(|| Secure::of_command_line(host(&address), place)).transpose()?;
+    Ok((address, secure))
+}
+
+/// The host of an address with or without a port.
+fn host(address: &str) -> &str {
+    let is_port = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+    match address.rsplit_once(':') {
+        Some((host, port)) if is_port(port) && (!host.contains(':') || host.ends_with(']')) => host,
+        _ => address,
+    }
+}
+
+/// What requests show: the password of a user, the certificate of the connection alone, or a token.
+fn authorization(place: &Place, config: &Config) -> io::Result<Option<String>> {
+    if let Some(name) = &place.username {
+        return login::password(name, place).map(Some);
+    }
+    if place.cert.is_some() && place.token_file.is_none() {
+        return Ok(None);
+    }
+    let generated = || config.data_dir.as_ref().map(|directory| directory.join(TOKEN_FILE));
+    let from_config = config.admin.admin_token_file.clone();
+    let file = place.token_file.clone().or(from_config).or_else(generated);
+    let file = file.ok_or_else(|| io::Error::other("name a file with a token: --token-file FILE"))?;
+    let is_named = place.admin.is_some() || place.token_file.is_some();
+    login::token(&file, is_named || config.admin.address.is_some()).map(Some)
 }
 
 /// The text of a failure whose title the caller writes again.
 fn without_title(text: String) -> String {
     text.strip_prefix("error: ").map(str::to_owned).unwrap_or(text)
-}
-
-/// The first token of a file. `is_configured` says whether anything names an admin server.
-fn read_token(path: &PathBuf, is_configured: bool) -> io::Result<String> {
-    let explain = |error: &dyn std::fmt::Display| {
-        let shown = wire::Shown(path.display());
-        io::Error::other(format!("no token in {shown}: {error} (--token-file FILE names another one)"))
-    };
-    if !is_configured && !path.exists() {
-        return Err(io::Error::other(format!(
-            "no configuration names an admin server: -c FILE names the broker's configuration; if it has no [admin], \
-             add `[admin]` with `address = \"{ADDRESS}\"` and restart the broker"
-        )));
-    }
-    let text = fs::read_to_string(path).map_err(|error| explain(&error))?;
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let token = lines.next().ok_or_else(|| explain(&"the file is empty"))?;
-    if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(explain(&"a token has no blanks, and ASCII characters only"));
-    }
-    Ok(token.to_owned())
 }
 
 /// Encodes a text for a path or a query: everything but letters, digits and `-._~`.
@@ -166,4 +207,24 @@ pub(crate) fn encode(text: &str) -> String {
     text.bytes()
         .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_has_a_host_and_perhaps_a_port() {
+        let rows = [
+            ("pond.example:9883", "pond.example"),
+            ("pond.example", "pond.example"),
+            ("127.0.0.1:1", "127.0.0.1"),
+            ("[::1]:9883", "[::1]"),
+            ("[::1]", "[::1]"),
+            ("::1", "::1"),
+        ];
+        for (address, expected) in rows {
+            assert_eq!(host(address), expected);
+        }
+    }
 }

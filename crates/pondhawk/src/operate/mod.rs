@@ -2,7 +2,9 @@
 
 mod client;
 mod command;
+mod login;
 mod records;
+mod secure;
 mod table;
 mod trace;
 
@@ -33,12 +35,27 @@ pub(crate) struct Place {
     /// Configuration file of the broker, which names the server and its token
     #[arg(short, long, value_name = "FILE", global = true)]
     pub(crate) config: Option<PathBuf>,
-    /// Address of the admin server [default: that of the configuration, or 127.0.0.1:9883]
+    /// Address of the admin server, or its URL [default: that of the configuration, or 127.0.0.1:9883]
     #[arg(long, value_name = "HOST:PORT", global = true)]
     pub(crate) admin: Option<String>,
     /// File whose first line is a token [default: `admin_token_file`, or the generated one in `data_dir`]
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) token_file: Option<PathBuf>,
+    /// User name of an operator, in place of a token
+    #[arg(long, value_name = "NAME", global = true, conflicts_with = "token_file")]
+    pub(crate) username: Option<String>,
+    /// File whose first line is the password of this user [default: it is asked for]
+    #[arg(long, value_name = "FILE", global = true, requires = "username")]
+    pub(crate) password_file: Option<PathBuf>,
+    /// Certificates of the authorities to trust, in PEM [default: those of the system; the server's own with a configuration]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(crate) cafile: Option<PathBuf>,
+    /// Certificate of the operator, in PEM
+    #[arg(long, value_name = "FILE", global = true, requires = "key")]
+    pub(crate) cert: Option<PathBuf>,
+    /// Private key of this certificate, in PEM
+    #[arg(long, value_name = "FILE", global = true, requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
     /// Print JSON, for scripts
     #[arg(long, global = true)]
     pub(crate) json: bool,

@@ -16,6 +16,14 @@ pub(super) fn new_password() -> Result<Vec<u8>, String> {
     Ok(first.into_bytes())
 }
 
+/// Asks for a password that is known already.
+///
+/// # Errors
+/// Nothing can be read.
+pub(crate) fn password() -> Result<String, String> {
+    ask("Password: ")
+}
+
 fn ask(prompt: &str) -> Result<String, String> {
     let stdin = io::stdin();
     let silence = stdin.is_terminal().then(|| Silence::begin(prompt)).transpose();

@@ -5,6 +5,7 @@ mod edit;
 mod rules;
 mod store;
 
+pub(crate) use ask::password as ask_password;
 pub(crate) use store::replace_private;
 
 use std::path::Path;

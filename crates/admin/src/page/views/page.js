@@ -56,13 +56,37 @@ export class Refused extends Error {
   constructor(status, text) { super(text); this.status = status; }
 }
 
-export async function call(path, method = "GET", body = undefined) {
-  const headers = { Authorization: `Bearer ${sessionStorage.getItem("token") ?? ""}` };
+const bearer = () => `Bearer ${sessionStorage.getItem("token") ?? ""}`;
+
+async function request(path, method, body, authorization) {
+  const headers = { Authorization: authorization };
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  const answer = await fetch(path, { method, headers, body: body && JSON.stringify(body) });
+  const options = { method, headers, body: body && JSON.stringify(body) };
+  const answer = await fetch(path, options);
+  // The certificates of the server have changed. The connection is closed, and the next one has the new ones.
+  return answer.status === 421 ? fetch(path, options) : answer;
+}
+
+async function asked(path, method, body, authorization) {
+  const answer = await request(path, method, body, authorization);
   const value = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Refused(answer.status, value.error?.message ?? `status ${answer.status}`);
   return value;
+}
+
+export const call = (path, method = "GET", body = undefined) => asked(path, method, body, bearer());
+
+// The token of a new session, in place of a password.
+export async function logIn(user, password) {
+  const text = String.fromCharCode(...new TextEncoder().encode(`${user}:${password}`));
+  const { token } = await asked("/api/v1/session", "POST", undefined, `Basic ${btoa(text)}`);
+  sessionStorage.setItem("session", token);
+  return token;
+}
+
+// Ends the session of this page, if its token is that of one. Nobody waits for the answer.
+export function logOut() {
+  if (sessionStorage.getItem("token") === sessionStorage.getItem("session")) call("/api/v1/session", "DELETE").catch(() => {});
 }
 
 export const ask = (text) => new Promise((resolve) => {

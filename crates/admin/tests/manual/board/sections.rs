@@ -194,7 +194,10 @@ pub(super) const SECTIONS: &[Section] = &[
             ),
             graph("Users, and keys of tokens", &["users", "token_keys"]),
             graph("Questions to services elsewhere", &["user_questions_total", "token_key_requests_total"]),
-            graph("Requests of operators", &["admin_requests_total", "admin_refused_total"]),
+            graph(
+                "Requests of operators",
+                &["admin_requests_total", "admin_refused_total", "admin_handshakes_delayed_total"],
+            ),
             graph("OpenTelemetry", &["otlp_requests_total", "otlp_lines_dropped_total"]),
         ],
     },
