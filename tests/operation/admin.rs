@@ -185,7 +185,7 @@ pub(super) fn broker(settings: &str) -> (Broker, Server) {
 #[test]
 fn an_operator_finds_and_disconnects_clients() {
     let (broker, server) = broker("");
-    assert_eq!(server.value("/readyz"), json!({ "ready": true, "missing": [] }));
+    assert_eq!(server.value("/readyz"), json!({ "ready": true, "missing": [], "warnings": [] }));
     let mut frog = broker.client(Version::V5, "frog/1");
     frog.subscribe("pond/#");
     let client = until("the client is listed", || {

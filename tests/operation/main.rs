@@ -2,6 +2,7 @@
 
 mod acme;
 mod admin;
+mod audit;
 mod backups;
 mod bans;
 mod busiest;

@@ -13,7 +13,7 @@ use crate::gate::{self, Shown};
 use crate::passwords::{self, Evidence, Judged};
 use crate::routes::Route;
 use crate::server::{Peer, Shared};
-use crate::tokens::{Attempts, Holder, Role};
+use crate::tokens::{Attempts, CERTIFICATE, Holder, PASSWORD, Role, SIGNED_TOKEN};
 
 /// The reason why a request may not be made.
 pub(crate) enum Inadmissible {
@@ -96,10 +96,10 @@ pub(crate) async fn admit(
         (Some(holder), ..) => Some(holder),
         (None, _, None) => None,
         (None, Shown::Password(user, password), _) => {
-            Some(judged((Some(user), password), "password", peer, shared).await?)
+            Some(judged((Some(user), password), PASSWORD, peer, shared).await?)
         }
         (None, Shown::Token(token), _) if passwords::may_be_token(token, shared) => {
-            Some(judged((None, token.as_bytes()), "signed token", peer, shared).await?)
+            Some(judged((None, token.as_bytes()), SIGNED_TOKEN, peer, shared).await?)
         }
         _ => None,
     };
@@ -187,7 +187,7 @@ fn certified(peer: &Peer, shared: &Shared) -> Result<Option<Holder>, Inadmissibl
     let in_force = shared.control.in_force();
     let holder = |name: &Arc<str>| {
         let role = *in_force.operators.certificates.get(&**name)?;
-        Some(Holder { role, name: Arc::clone(name), proof: "certificate", evidence: None, session: None })
+        Some(Holder { role, name: Arc::clone(name), proof: CERTIFICATE, evidence: None, session: None })
     };
     Ok(name.and_then(holder))
 }

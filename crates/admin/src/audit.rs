@@ -1,26 +1,36 @@
-//! Records of changes by operators: in the log, and the last ones in memory.
+//! Records of changes by operators: in the log, in a file, and the last ones in memory.
 
 use std::collections::VecDeque;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use hyper::StatusCode;
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::answer::Answer;
 use crate::api::unix_ms;
 use crate::asked::Asked;
+use crate::audit_file::{AuditFile, Writing};
 use crate::routes::Route;
 use crate::server::Shared;
-use crate::tokens::{Holder, Role};
+use crate::tokens::{Holder, PROOFS, Role};
 
 /// Maximum length of the name of a thing, and of a state, in a record and in its line of the log, in bytes.
 const TEXT_BYTES_MAX: usize = 1_024;
+
+/// Maximum time that the answer to a change waits for its record to be on disk.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The last changes that operators have asked for.
 pub(crate) struct Trail {
     records: Mutex<Records>,
     records_max: usize,
+    /// The file with all records, if there is one.
+    writing: Option<Writing>,
 }
 
 #[derive(Default)]
@@ -48,17 +58,41 @@ struct Record {
 }
 
 impl Trail {
-    pub(crate) fn new(records_max: usize) -> Self {
-        Self { records: Mutex::default(), records_max }
+    /// A list of this length, which begins with the last records of the file.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub(crate) fn new(records_max: usize, file: Option<AuditFile>) -> io::Result<Self> {
+        let mut records = Records::default();
+        for value in file.iter().flat_map(|file| file.last(records_max)).rev() {
+            records.all.extend(Record::read(&value, records.next));
+            records.next += 1;
+        }
+        let writing = file.map(Writing::start).transpose()?;
+        Ok(Self { records: Mutex::new(records), records_max, writing })
     }
 
-    fn add(&self, mut record: Record) {
+    /// Adds a record. Returns the moment when it is on disk, if there is a file.
+    fn add(&self, mut record: Record) -> Option<oneshot::Receiver<()>> {
+        let written = self.writing.as_ref().map(|writing| writing.write(&record.describe()));
         let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
         record.number = records.next;
         records.next += 1;
         records.all.push_back(record);
         let surplus = records.all.len().saturating_sub(self.records_max);
         records.all.drain(..surplus);
+        written
+    }
+
+    /// Passes each figure of the file with its topic.
+    pub(crate) fn read(&self, say: &mut dyn FnMut(&str, String)) {
+        self.writing.iter().for_each(|writing| writing.figures().read(say));
+    }
+
+    /// The warning that the last record is not in the file.
+    pub(crate) fn warning(&self) -> Option<&'static str> {
+        let is_failing = self.writing.as_ref().is_some_and(|writing| writing.figures().is_failing());
+        is_failing.then_some("records of changes are not written: `audit_file` of [admin], see the log")
     }
 
     /// At most `count` records, newest first, of those with a number below `before`.
@@ -70,6 +104,27 @@ impl Trail {
 }
 
 impl Record {
+    /// A record of an earlier run. `None` if the line is none.
+    fn read(value: &Value, number: u64) -> Option<Self> {
+        let text = |field: &str| value[field].as_str().unwrap_or_default().to_owned();
+        let word = |field: &str, words: &[&'static str]| {
+            words.iter().find(|word| value[field] == **word).copied().unwrap_or_default()
+        };
+        Some(Self {
+            number,
+            unix_ms: value["unix_ms"].as_u64()?,
+            action: value["action"].as_str()?.to_owned(),
+            object: text("on"),
+            who: text("who").into(),
+            role: word("role", &Role::ALL.map(Role::word)),
+            proof: word("proof", &PROOFS),
+            from: value["from"].as_str()?.parse().ok()?,
+            status: StatusCode::from_u16(value["status"].as_u64()?.try_into().ok()?).ok()?,
+            before: text("before"),
+            after: text("after"),
+        })
+    }
+
     fn describe(&self) -> Value {
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         json!({
@@ -93,23 +148,29 @@ pub(crate) struct Change {
     shared: Arc<Shared>,
     status: StatusCode,
     after: String,
+    is_recorded: bool,
 }
 
 impl Change {
     pub(crate) fn new(asked: Asked, shared: Arc<Shared>) -> Self {
-        Self { asked, shared, status: StatusCode::INTERNAL_SERVER_ERROR, after: String::new() }
+        let (status, after) = (StatusCode::INTERNAL_SERVER_ERROR, String::new());
+        Self { asked, shared, status, after, is_recorded: false }
     }
 
-    /// Notes the answer to the request as the outcome.
-    pub(crate) fn note(&mut self, answer: &Answer) {
+    /// Notes the answer to the request as the outcome, and waits until the record is on disk.
+    pub(crate) async fn end(mut self, answer: &Answer) {
         self.status = answer.status;
         self.after = answer.body_text().trim().to_owned();
+        self.is_recorded = true;
+        if let Some(written) = self.record() {
+            // The change is made, whatever becomes of its record. A record that is not written is counted.
+            let _ = timeout(WRITE_TIMEOUT, written).await;
+        }
     }
-}
 
-impl Drop for Change {
-    /// Writes a line to the log, and keeps the record, whether the change was carried out or not.
-    fn drop(&mut self) {
+    /// Writes a line to the log, and keeps the record, whether the change was carried out or not. Returns the moment when it is
+    /// on disk, if there is a file.
+    fn record(&self) -> Option<oneshot::Receiver<()>> {
         let Asked { route, holder, from, .. } = &self.asked;
         let object = self.asked.object();
         let before = self.asked.before().map(Value::to_string);
@@ -136,7 +197,17 @@ impl Drop for Change {
         let (unix_ms, from, status) = (unix_ms(), *from, self.status);
         let record =
             Record { number: 0, unix_ms, action, object, who, role, proof, from, status, before, after };
-        self.shared.trail.add(record);
+        self.shared.trail.add(record)
+    }
+}
+
+impl Drop for Change {
+    /// Keeps a record of a change that was not answered.
+    fn drop(&mut self) {
+        if !self.is_recorded {
+            // Nobody waits for the disk.
+            drop(self.record());
+        }
     }
 }
 
@@ -184,13 +255,33 @@ mod tests {
 
     #[test]
     fn the_last_records_are_listed_newest_first() {
-        let trail = Trail::new(3);
-        (0..5).for_each(|number| trail.add(record(&number.to_string())));
+        let trail = Trail::new(3, None).expect("no thread");
+        (0..5).for_each(|number| drop(trail.add(record(&number.to_string()))));
         let found = trail.list(u64::MAX, 2);
         assert_eq!(found.iter().map(|(_, one)| &one["on"]).collect::<Vec<_>>(), ["4", "3"]);
         let older = trail.list(found[1].0, 10);
         assert_eq!(older.iter().map(|(_, one)| &one["on"]).collect::<Vec<_>>(), ["2"]);
-        assert_eq!(Trail::new(0).list(u64::MAX, 10), []);
+        assert_eq!(Trail::new(0, None).expect("no thread").list(u64::MAX, 10), []);
+    }
+
+    #[test]
+    fn a_record_of_an_earlier_run_is_listed_as_it_was() {
+        let path = std::env::temp_dir().join(format!("pondhawk-trail-{}", std::process::id()));
+        let file = AuditFile { path: path.clone(), bytes_max: 1 << 20, files_max: 2 };
+        let trail = || Trail::new(2, Some(file.clone())).expect("a thread");
+        let earlier = trail();
+        for object in ["one", "two", "three"] {
+            earlier.add(record(object)).expect("there is a file").blocking_recv().expect("it is written");
+        }
+        let before = earlier.list(u64::MAX, 10);
+        drop(earlier);
+        let later = trail();
+        drop(later.add(record("four")));
+        let found = later.list(u64::MAX, 10);
+        drop(later);
+        std::fs::remove_file(&path).expect("it is ours");
+        assert_eq!(found.iter().map(|(_, one)| &one["on"]).collect::<Vec<_>>(), ["four", "three"]);
+        assert_eq!(found[1].1, before[0].1, "nothing of a record is lost");
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod api;
 mod asked;
 mod asking;
 mod audit;
+mod audit_file;
 mod control;
 mod counters;
 mod doors;
@@ -34,6 +35,7 @@ pub use api::LOG_LEVELS;
 pub use api::busiest::LISTS;
 pub use api::clients::{PROTOCOLS, STATES};
 pub use api::log::LEVELS;
+pub use audit_file::AuditFile;
 pub use control::{
     Backup, BackupRefused, BackupState, Certificate, Control, InForce, Listener, LogRecord, Operators, Queue,
     Reloaded,

@@ -23,6 +23,7 @@ use crate::answer::{Answer, Failure};
 use crate::api;
 use crate::asked::Asked;
 use crate::audit::{Change, Trail};
+use crate::audit_file::AuditFile;
 use crate::control::Control;
 use crate::counters::{Counters, Refusal};
 use crate::doors::{Admission, Doors, Visitor};
@@ -58,6 +59,8 @@ pub struct Settings {
     pub bans_max: usize,
     /// Maximum number of changes that are listed.
     pub changes_max: usize,
+    /// The file with all changes, if there is to be one.
+    pub audit_file: Option<AuditFile>,
     /// Time for each request, and for each response.
     pub request_timeout: Duration,
     /// Time from a login with a password until the operator must log in again.
@@ -121,6 +124,7 @@ pub fn start(settings: Settings, operator: Operator, control: Box<dyn Control>) 
         body_bytes_max,
         bans_max,
         changes_max,
+        audit_file,
         request_timeout,
         session_time,
         tokens,
@@ -143,7 +147,7 @@ pub fn start(settings: Settings, operator: Operator, control: Box<dyn Control>) 
         bans_max,
         drains: api::Drains::default(),
         traces: api::Traces::default(),
-        trail: Trail::new(changes_max),
+        trail: Trail::new(changes_max, audit_file)?,
         body_bytes_max,
         request_timeout,
     });
@@ -294,9 +298,9 @@ async fn answer(
 
 /// Carries out a change. The connection keeps its place until the end of the change, so that these are bounded too.
 async fn change(asked: Asked, _peer: Arc<Peer>, shared: Arc<Shared>) -> Answer {
-    let mut change = Change::new(asked, Arc::clone(&shared));
+    let change = Change::new(asked, Arc::clone(&shared));
     let answer = api::carry_out(&change.asked, &shared).await.unwrap_or_else(Answer::from);
-    change.note(&answer);
+    change.end(&answer).await;
     answer
 }
 

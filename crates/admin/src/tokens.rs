@@ -70,6 +70,17 @@ pub(crate) struct Holder {
     pub(crate) session: Option<Key>,
 }
 
+/// The words for proofs of names.
+pub(crate) const PROOFS: [&str; 4] = [TOKEN, CERTIFICATE, PASSWORD, SIGNED_TOKEN];
+/// A token of a file.
+pub(crate) const TOKEN: &str = "token";
+/// A certificate of the connection.
+pub(crate) const CERTIFICATE: &str = "certificate";
+/// The password of a user.
+pub(crate) const PASSWORD: &str = "password";
+/// A token of an issuer.
+pub(crate) const SIGNED_TOKEN: &str = "signed token";
+
 /// The hash of a token, in whose place it is kept.
 pub(crate) type Key = [u8; 32];
 
@@ -98,7 +109,7 @@ impl Tokens {
         if !is_known {
             self.0.insert(
                 hash,
-                Holder { role, name: name.into(), proof: "token", evidence: None, session: None },
+                Holder { role, name: name.into(), proof: TOKEN, evidence: None, session: None },
             );
         }
         Ok(())

@@ -98,6 +98,14 @@ keys! {
         /// The number of the last changes by operators that the server lists, with up to 4 KiB of memory for each. The log has each
         /// change too.
         recent_changes: u32 { kind: Count<u32>, default: 500, bounds: 0..=10_000 }
+        /// The file with all changes by operators, one line of JSON for each. A change is answered when its record is on disk, or
+        /// after five seconds. If the record cannot be written, the change is made all the same, and `/readyz` has a warning. At
+        /// the start, the list begins with the last records of the file.
+        audit_file: Option<PathBuf> { kind: Absent<Path>, default: None }
+        /// The size from which on a new file begins. The earlier one gets `.1` behind its name, and older ones higher numbers.
+        audit_file_bytes: u64 { kind: Size<u64>, default: 16 << 20, bounds: (64 << 10)..=(1 << 40) }
+        /// The most files of `audit_file`, the newest included. Older ones are removed.
+        audit_files: u32 { kind: Count<u32>, default: 5, bounds: 2..=1_000 }
         /// The directory below which backups of the journal are made that operators order. Each gets a directory of its own. Without
         /// this key, the server makes no backups.
         backup_dir: Option<PathBuf> { kind: Absent<Path>, default: None }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::{fs, io};
 
 use admin::{
-    Backup, BackupRefused, Certificate, Control, InForce, LogRecord, Operators, Queue, Reloaded, Role,
-    Running, Secure, Settings, Tokens,
+    AuditFile, Backup, BackupRefused, Certificate, Control, InForce, LogRecord, Operators, Queue, Reloaded,
+    Role, Running, Secure, Settings, Tokens,
 };
 use auth::Bans;
 use base::Realm;
@@ -92,6 +92,7 @@ impl Prepared {
             body_bytes_max: usize::try_from(config.admin.body_bytes).unwrap_or(usize::MAX),
             bans_max: usize::try_from(config.admin.bans).unwrap_or(usize::MAX),
             changes_max: usize::try_from(config.admin.recent_changes).unwrap_or(usize::MAX),
+            audit_file: audit_file(config),
             request_timeout: config.admin.request_timeout,
             session_time: config.admin.session_time,
             tokens: self.tokens,
@@ -168,6 +169,13 @@ fn queue(config: &Config) -> Queue {
     let messages_max = usize::try_from(config.sessions.queue_messages).unwrap_or(usize::MAX);
     let bytes_max = usize::try_from(config.sessions.queue_bytes).unwrap_or(usize::MAX);
     Queue { messages_max, bytes_max, when_full }
+}
+
+/// The file with all changes by operators.
+fn audit_file(config: &Config) -> Option<AuditFile> {
+    let path = config.admin.audit_file.clone()?;
+    let (bytes_max, files_max) = (config.admin.audit_file_bytes, config.admin.audit_files);
+    Some(AuditFile { path, bytes_max, files_max })
 }
 
 /// The files with tokens.

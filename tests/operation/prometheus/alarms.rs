@@ -151,6 +151,15 @@ fn break_the_configuration(scene: &Scene) {
     scene.most.hang_up();
 }
 
+/// There is a directory in the place of the file with records of changes.
+fn fail_to_record(scene: &Scene) {
+    std::fs::create_dir(scene.folder.path("audit")).expect("it is ours");
+    let headers = "Content-Type: application/json\r\n";
+    let server = scene.folder.server(&scene.most);
+    let answer = server.send("PUT", "/api/v1/log-level", headers, "{\"level\": \"info\"}");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+}
+
 fn take_over(scene: &Scene) {
     let clients: Vec<Client> = (0..MANY).map(|_| scene.most.client(Version::V5, "twin")).collect();
     drop(clients);
@@ -184,6 +193,7 @@ const ALARMS: &[Case] = &[
     ("PondhawkWrongPasswords", |scene| (0..MANY).for_each(|_| log_in(scene.few()))),
     ("PondhawkLoginsUnchecked", |scene| log_in(&scene.most)),
     ("PondhawkAdminGuessing", guess_tokens),
+    ("PondhawkAuditFails", fail_to_record),
     ("PondhawkTakeovers", take_over),
     ("PondhawkBadPackets", send_nonsense),
     ("PondhawkFileRefused", break_the_configuration),

@@ -63,7 +63,8 @@ impl Folder {
 
     /// The keys of an admin server with the token.
     pub(super) fn admin(&self) -> String {
-        format!("[admin]\naddress = \"127.0.0.1:0\"\nadmin_token_file = {:?}\n", self.path("token"))
+        let (token, audit) = (self.path("token"), self.path("audit"));
+        format!("[admin]\naddress = \"127.0.0.1:0\"\nadmin_token_file = {token:?}\naudit_file = {audit:?}\n")
     }
 
     /// The settings of a broker that has metrics of certificates and of services, none of which answers. It has four listeners: one

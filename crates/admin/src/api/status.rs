@@ -58,10 +58,17 @@ fn known_to_be_missing(shared: &Shared) -> Vec<String> {
     missing
 }
 
+/// Names what does not keep clients from being served, and wants an operator.
+fn warnings(shared: &Shared) -> Vec<&'static str> {
+    shared.trail.warning().into_iter().collect()
+}
+
 pub(crate) async fn ready(shared: &Shared) -> Answer {
     let missing = missing(shared).await;
     let status = if missing.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    Answer::json(&json!({ "ready": missing.is_empty(), "missing": missing })).with_status(status)
+    let warnings = warnings(shared);
+    let ready = json!({ "ready": missing.is_empty(), "missing": missing, "warnings": warnings });
+    Answer::json(&ready).with_status(status)
 }
 
 pub(crate) async fn status(asked: &Asked, shared: &Shared) -> Answer {
@@ -71,6 +78,7 @@ pub(crate) async fn status(asked: &Asked, shared: &Shared) -> Answer {
         "uptime_seconds": shared.operator.uptime().as_secs(),
         "ready": missing.is_empty(),
         "missing": missing,
+        "warnings": warnings(shared),
         "role": asked.holder.as_ref().map(|holder| holder.role.word()),
         "shards": shared.operator.shards(),
     }))
@@ -80,6 +88,7 @@ pub(crate) async fn status(asked: &Asked, shared: &Shared) -> Answer {
 fn figures(shared: &Shared) -> Figures {
     let mut figures = metrics::figures(&shared.operator);
     shared.counters.read(&mut |topic, value| figures.add(topic, value));
+    shared.trail.read(&mut |topic, value| figures.add(topic, value));
     figures
 }
 

@@ -745,6 +745,20 @@ pub const METRICS: &[Metric] = &[
         at!("admin/handshakes_delayed"),
         "Connections of operators that have waited, because there were too many handshakes of TLS.",
     ),
+    by(
+        "admin_audit_records_total",
+        Counter,
+        (Items, "outcome"),
+        each! { "written" => "admin/audit_written", "failed" => "admin/audit_failed" },
+        "Records of changes for audit_file.",
+    ),
+    one(
+        "admin_audit_failing",
+        Gauge,
+        Items,
+        at!("admin/audit_failing"),
+        "1 if the last record of a change could not be written to audit_file.",
+    ),
 ];
 
 /// Topics that repeat a figure of the table under a name of Mosquitto, or that are no numbers.

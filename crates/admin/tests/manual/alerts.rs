@@ -239,6 +239,16 @@ pub(crate) const ALERTS: &[Alert] = &[
         ),
     ),
     warning(
+        "PondhawkAuditFails",
+        "0s",
+        "pondhawk_admin_audit_failing > 0",
+        (
+            "Records of changes by operators are not written",
+            "The disk of `audit_file` is full or broken, or the file may not be written. The log has the reason, and each \
+             record too. `pondhawk ctl status` shows the warning until a record is written again.",
+        ),
+    ),
+    warning(
         "PondhawkCertificateExpires",
         "0s",
         "pondhawk_certificate_left_seconds < 7 * 86400",

@@ -156,13 +156,15 @@ pub(crate) fn fields(object: &Value) -> String {
     fields.iter().map(|(name, value)| format!("{name:width$}  {}\n", cell(value))).collect()
 }
 
-/// Writes what a broker needs to serve clients: `ready`, or one line for each thing that is missing.
+/// Writes what a broker needs to serve clients: `ready`, or one line for each thing that is missing. Warnings follow.
 pub(crate) fn readiness(value: &Value) -> String {
     let missing = value["missing"].as_array().into_iter().flatten();
-    match value["ready"] == true {
+    let warnings = value["warnings"].as_array().into_iter().flatten();
+    let text: String = match value["ready"] == true {
         true => "ready\n".to_owned(),
         false => missing.map(|what| format!("not ready: {}\n", cell(what))).collect(),
-    }
+    };
+    warnings.fold(text, |text, warning| text + &format!("warning: {}\n", cell(warning)))
 }
 
 /// A value on one line, without characters that control a terminal.

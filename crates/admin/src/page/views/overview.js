@@ -60,7 +60,7 @@ export async function overview() {
   const at = performance.now();
   const seconds = before ? (at - before.at) / 1000 : 0;
   const rate = (topic) => (seconds ? brief.format((now[topic] - before.now[topic]) / seconds) : "…");
-  const list = warnings(now, before?.now);
+  const list = [...status.warnings, ...warnings(now, before?.now)];
   const earlier = before?.now;
   before = { now, at };
   const kind = !status.ready ? "bad" : list.length ? "warn" : "";

@@ -198,6 +198,7 @@ pub(super) const SECTIONS: &[Section] = &[
                 "Requests of operators",
                 &["admin_requests_total", "admin_refused_total", "admin_handshakes_delayed_total"],
             ),
+            graph("Records of changes by operators", &["admin_audit_records_total", "admin_audit_failing"]),
             graph("OpenTelemetry", &["otlp_requests_total", "otlp_lines_dropped_total"]),
         ],
     },
