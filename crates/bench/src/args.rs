@@ -1,6 +1,7 @@
 //! The command line of `bench`.
 
 mod disk;
+mod echo;
 mod hostile;
 mod layers;
 mod offline;
@@ -18,6 +19,7 @@ use wire::{Qos, Version};
 use clap::{ArgAction, Args, Subcommand, value_parser};
 
 pub(crate) use self::disk::{DurableArgs, RecoveryArgs};
+pub(crate) use self::echo::{ConnectsArgs, EchoArgs};
 pub(crate) use self::hostile::HostileArgs;
 pub(crate) use self::layers::RelayArgs;
 use self::layers::{HandshakesArgs, LayersArgs};
@@ -81,6 +83,18 @@ pub(crate) enum BenchCommand {
     /// answers. With --rate a request that could not be sent on time, because the reply before it was late, counts
     /// from when it should have been sent: the figures are free of coordinated omission.
     Pingtest(PingtestArgs),
+    /// Connections that publish to themselves: each subscribes to a topic of its own
+    ///
+    /// Counted are deliveries. Without --rate, each arrival is followed by the next message at once. With --rate, a
+    /// message that could not be sent on time, because the one before it was late, counts from when it should have been
+    /// sent: the figures are free of coordinated omission. No client needs another one, so the server may be a load
+    /// balancer in front of brokers that know nothing of each other.
+    Echo(EchoArgs),
+    /// Clients connect, send CONNECT, and leave when they have their CONNACK
+    ///
+    /// Clients with a CONNACK count, and the latency is the time from the first packet to CONNACK. With --over tls, each
+    /// makes a full handshake.
+    Connects(ConnectsArgs),
     /// A ramp of connections, each of which publishes now and then to a topic that it subscribes to itself
     ///
     /// Counted are deliveries. Messages are sent on schedule whether earlier ones have arrived or not, so that latency

@@ -130,8 +130,8 @@ mod tests {
     use crate::exchange::Quality;
     use crate::layers::{Over, ServerStack, TrustArgs, server_config};
     use crate::load::{
-        ChurnPlace, ChurnPlan, FloodTest, HandshakeTest, Handshakes, IdleTest, InnocentPlan, ManyTest,
-        Pattern, PingtestSize, PingtestTest, SlowConsumerTest, Storm, TroubleTest,
+        ChurnPlace, ChurnPlan, ConnectTest, EchoTest, FloodTest, HandshakeTest, Handshakes, IdleTest,
+        InnocentPlan, ManyTest, Pattern, PingtestSize, PingtestTest, SlowConsumerTest, Storm, TroubleTest,
     };
     use crate::relay::Relay;
     use crate::server::RunningServer;
@@ -238,6 +238,15 @@ mod tests {
     }
 
     #[test]
+    fn clients_connect_and_leave_with_and_without_layers() {
+        let visits = Handshakes { count: 100, at_once: 5, rate: None };
+        for over in [Over::Tcp, Over::Tls, Over::Ws] {
+            let test = ConnectTest { visits: visits.clone(), version: Version::V5 };
+            assert_eq!(messages_over(over, &test, Version::V5), [100, 100]);
+        }
+    }
+
+    #[test]
     fn a_certificate_of_somebody_else_fails_the_run() {
         let [ours, theirs] = [(); 2].map(|()| Trust::new(&TrustArgs::default(), true, true).unwrap());
         let made = theirs.made().unwrap();
@@ -290,6 +299,17 @@ mod tests {
     #[test]
     fn pingtest_keeps_to_a_schedule() {
         assert_eq!(messages_of(&pingtest(Some(10_000.0)), Version::V5), [1_000, 200, 1_000, 200]);
+    }
+
+    #[test]
+    fn echoes_come_back_to_their_clients_one_by_one_ahead_and_on_schedule() {
+        for (ahead, rate) in [(1, None), (7, None), (1_000, None), (1, Some(50_000.0))] {
+            for version in VERSIONS {
+                let (sizes, qos) = (vec![5, 10], wire::Qos::AtMostOnce);
+                let test = EchoTest { sizes, messages: 100, ahead, rate, payload_len: 16, qos, version };
+                assert_eq!(messages_of(&test, version), [500, 1_000, 500, 1_000]);
+            }
+        }
     }
 
     #[test]

@@ -82,6 +82,8 @@ pub fn run(args: BenchArgs, own_words: &[&str]) -> Result<ExitCode> {
             compare(&args.test(), &args.flood.comparison, own_words)
         }
         BenchCommand::Pingtest(args) => compare(&args.test(), &args.comparison, own_words),
+        BenchCommand::Echo(args) => compare(&args.test(), &args.comparison, own_words),
+        BenchCommand::Connects(args) => compare(&args.test(), &args.comparison, own_words),
         BenchCommand::Many(args) => compare(&args.test(), &args.comparison, own_words),
         BenchCommand::Fanout(args) => compare(&args.test(Pattern::OneToMany), &args.comparison, own_words),
         BenchCommand::Fanin(args) => compare(&args.test(Pattern::ManyToOne), &args.comparison, own_words),

@@ -226,6 +226,7 @@ impl Counted {
         match self {
             Self::Messages => "messages/s",
             Self::Handshakes => "handshakes/s",
+            Self::Connections => "connections/s",
         }
     }
 
@@ -234,6 +235,7 @@ impl Counted {
         match self {
             Self::Messages => "server's CPU seconds per million messages",
             Self::Handshakes => "handshakes per CPU second of the server",
+            Self::Connections => "connections per CPU second of the server",
         }
     }
 }
@@ -248,7 +250,9 @@ impl Cell<'_> {
             let secs_per_million = measured.cpu_secs_per_million()?;
             match counted {
                 Counted::Messages => Some(secs_per_million),
-                Counted::Handshakes => Some(1e6 / secs_per_million).filter(|count| count.is_finite()),
+                Counted::Handshakes | Counted::Connections => {
+                    Some(1e6 / secs_per_million).filter(|count| count.is_finite())
+                }
             }
         })
     }

@@ -1,6 +1,7 @@
 //! The loads, and what they have in common.
 
 mod churn;
+mod echo;
 mod flood;
 mod idle;
 mod many;
@@ -15,14 +16,15 @@ use serde::{Deserialize, Serialize};
 use wire::{Packet, Qos, Role, Version};
 
 pub(crate) use self::churn::{ChurnPlace, ChurnPlan, Churned};
+pub(crate) use self::echo::EchoTest;
 pub(crate) use self::flood::{FloodTest, Pattern};
 pub(crate) use self::idle::IdleTest;
 pub(crate) use self::many::ManyTest;
 pub(crate) use self::offline::OfflineTest;
 pub(crate) use self::pingtest::{PingtestSize, PingtestTest};
 pub(crate) use self::trouble::{
-    Dispatch, HandshakeTest, Handshakes, InnocentPlan, RetainedFlood, SharedQueue, SlowConsumerTest, Storm,
-    TroubleTest, Troubled,
+    ConnectTest, Dispatch, HandshakeTest, Handshakes, InnocentPlan, RetainedFlood, SharedQueue,
+    SlowConsumerTest, Storm, TroubleTest, Troubled,
 };
 
 use crate::connections::Load;
@@ -48,16 +50,18 @@ pub(crate) enum Counted {
     #[default]
     Messages,
     Handshakes,
+    Connections,
 }
 
 impl Counted {
-    pub(crate) const ALL: [Self; 2] = [Self::Messages, Self::Handshakes];
+    pub(crate) const ALL: [Self; 3] = [Self::Messages, Self::Handshakes, Self::Connections];
 
     /// The word for several of them.
     pub(crate) fn noun(self) -> &'static str {
         match self {
             Self::Messages => "messages",
             Self::Handshakes => "handshakes",
+            Self::Connections => "connections",
         }
     }
 }

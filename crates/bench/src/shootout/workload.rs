@@ -12,7 +12,7 @@ use crate::args::{BenchArgs, BenchCommand, ComparisonArgs};
 use crate::campaign::new_run_id;
 use crate::error::{Error, Result};
 use crate::layers::Over;
-use crate::load::{Counted, FloodTest, Pattern, PingtestTest, Test, TroubleTest};
+use crate::load::{Counted, EchoTest, FloodTest, Pattern, PingtestTest, Test, TroubleTest};
 use crate::measure::{Generator, Measured, Target};
 
 /// Messages as the words say, divided by this, are the first piece of a warm-up.
@@ -22,8 +22,8 @@ const WARM_UP_DIVISOR: f64 = 4.0;
 const MESSAGES_MIN: f64 = 10.0;
 
 /// The tests that can take part.
-const TESTS: &str = "loadtest, fanout, fanin, pingtest, idle, many, offline-sessions, slow-consumer, storm, retained-flood, \
-    shared-queue and handshakes";
+const TESTS: &str = "loadtest, fanout, fanin, pingtest, echo, connects, idle, many, offline-sessions, slow-consumer, storm, \
+    retained-flood, shared-queue and handshakes";
 
 /// A workload that can be run.
 #[derive(Debug)]
@@ -38,9 +38,10 @@ pub(super) struct Workload {
 /// The tests that take part in a shoot-out.
 #[derive(Debug)]
 enum Load {
-    // The number of messages of these two can be chosen.
+    // The number of messages of these three can be chosen.
     Flood(FloodTest),
     Pingtest(PingtestTest),
+    Echo(EchoTest),
     AsWritten {
         test: Box<dyn AnyTest>,
         /// Time that the words give to a run.
@@ -147,9 +148,13 @@ impl Workload {
         if load.test().needs_tls() && !over.has_tls() {
             return Err(in_workload("this test is about TLS: use --over tls or --over wss".to_owned()));
         }
-        let can_share = matches!(&load, Load::Pingtest(test) if test.rate.is_none());
+        let can_share = match &load {
+            Load::Pingtest(test) => test.rate.is_none(),
+            Load::Echo(test) => test.rate.is_none(),
+            Load::Flood(_) | Load::AsWritten { .. } => false,
+        };
         if !entry.shares_of_best.is_empty() && !can_share {
-            return Err(in_workload("`shares_of_best` is for pingtest without --rate".to_owned()));
+            return Err(in_workload("`shares_of_best` is for pingtest and echo without --rate".to_owned()));
         }
         if let Some(share) =
             entry.shares_of_best.iter().find(|share| !(0.0..=1.0).contains(*share) || **share == 0.0)
@@ -217,13 +222,14 @@ impl Workload {
 
     /// Whether the number of messages can be chosen.
     pub(super) fn is_scalable(&self) -> bool {
-        matches!(self.load, Load::Flood(_) | Load::Pingtest(_))
+        matches!(self.load, Load::Flood(_) | Load::Pingtest(_) | Load::Echo(_))
     }
 
     /// Messages per second, if the words give a rate, which is the same for all servers.
     pub(super) fn rate(&self) -> Option<f64> {
         match &self.load {
             Load::Pingtest(test) => test.rate.map(|requests| 2.0 * requests),
+            Load::Echo(test) => test.rate,
             Load::Flood(_) | Load::AsWritten { .. } => None,
         }
     }
@@ -239,7 +245,7 @@ impl Workload {
     pub(super) fn duration(&self) -> Duration {
         match &self.load {
             Load::AsWritten { duration, .. } => *duration,
-            Load::Flood(_) | Load::Pingtest(_) => Duration::ZERO,
+            Load::Flood(_) | Load::Pingtest(_) | Load::Echo(_) => Duration::ZERO,
         }
     }
 
@@ -279,6 +285,14 @@ impl Workload {
                 let rate = rate.map_or(String::new(), |rate| format!(" --rate {rate:.0}"));
                 Ok((measured, format!("--messages {messages}{rate}")))
             }
+            Load::Echo(test) => {
+                let messages = amount.messages(test.messages, test.sizes[size].into());
+                let rate = amount.messages_per_sec();
+                let test = EchoTest { messages, rate, ..test.clone() };
+                let measured = AnyTest::run(&test, size, generator, target, &mut check)?;
+                let rate = rate.map_or(String::new(), |rate| format!(" --rate {rate:.0}"));
+                Ok((measured, format!("--messages {messages}{rate}")))
+            }
             Load::AsWritten { test, .. } => {
                 Ok((test.run(size, generator, target, &mut check)?, String::new()))
             }
@@ -302,8 +316,13 @@ impl Amount {
 
     /// Requests of all pairs in a second, of which each is half of the messages.
     fn requests_per_sec(self) -> Option<f64> {
+        self.messages_per_sec().map(|rate| rate / 2.0)
+    }
+
+    /// Messages on schedule in a second.
+    fn messages_per_sec(self) -> Option<f64> {
         match self {
-            Self::Paced { rate, .. } => Some(rate / 2.0),
+            Self::Paced { rate, .. } => Some(rate),
             Self::AsWritten | Self::WarmUp | Self::For { .. } => None,
         }
     }
@@ -320,6 +339,8 @@ impl Load {
             BenchCommand::Fanout(args) => (Self::Flood(args.test(Pattern::OneToMany)), args.comparison),
             BenchCommand::Fanin(args) => (Self::Flood(args.test(Pattern::ManyToOne)), args.comparison),
             BenchCommand::Pingtest(args) => (Self::Pingtest(args.test()), args.comparison),
+            BenchCommand::Echo(args) => (Self::Echo(args.test()), args.comparison),
+            BenchCommand::Connects(args) => (fixed(Box::new(args.test()), Duration::ZERO), args.comparison),
             BenchCommand::Idle(args) => (fixed(Box::new(args.test()), Duration::ZERO), args.comparison),
             BenchCommand::OfflineSessions(args) => {
                 let test = args.test();
@@ -358,6 +379,7 @@ impl Load {
         match self {
             Self::Flood(test) => test,
             Self::Pingtest(test) => test,
+            Self::Echo(test) => test,
             Self::AsWritten { test, .. } => &**test,
         }
     }
@@ -416,6 +438,7 @@ mod tests {
             ("storm --clients 10", ["idle", "idle again", "storm"].as_slice(), Counted::Messages),
             ("slow-consumer --conns 10", &["idle", "idle again", "stuck and slow"], Counted::Messages),
             ("handshakes --over wss", &["full", "resumed"], Counted::Handshakes),
+            ("connects --at-once 16", &["16 at a time"], Counted::Connections),
         ] {
             let workload = Workload::new(entry(words, &[])).unwrap();
             assert_eq!(workload.sizes(), columns);
@@ -434,6 +457,7 @@ mod tests {
         assert_eq!(amount.messages(77, 50), 400);
         assert_eq!(amount.messages(77, 1_000_000), 10);
         assert_eq!(Amount::AsWritten.messages(77, 50), 77);
-        assert_eq!(Amount::Paced { rate: 600.0, seconds: 1.0 }.requests_per_sec(), Some(300.0));
+        let paced = Amount::Paced { rate: 600.0, seconds: 1.0 };
+        assert_eq!((paced.requests_per_sec(), paced.messages_per_sec()), (Some(300.0), Some(600.0)));
     }
 }

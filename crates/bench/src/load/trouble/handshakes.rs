@@ -1,4 +1,4 @@
-//! Clients that connect, make a TLS handshake, and leave.
+//! Clients that connect, perhaps with a TLS handshake, and leave.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -37,6 +37,13 @@ pub(crate) struct Handshakes {
 #[derive(Debug, Clone)]
 pub(crate) struct HandshakeTest {
     pub(crate) handshakes: Handshakes,
+    pub(crate) version: Version,
+}
+
+/// Clients that connect and leave, with or without TLS, as a test.
+#[derive(Debug, Clone)]
+pub(crate) struct ConnectTest {
+    pub(crate) visits: Handshakes,
     pub(crate) version: Version,
 }
 
@@ -144,6 +151,31 @@ impl Test for HandshakeTest {
 
     fn parts(&self, size: usize, run: RunId, workers: usize) -> Vec<Visitors> {
         (0..workers).map(|worker| self.handshakes.part(size, run, self.version, worker, workers)).collect()
+    }
+}
+
+impl Test for ConnectTest {
+    type Part = Visitors;
+
+    fn title(&self) -> String {
+        let Handshakes { count, at_once, .. } = self.visits;
+        format!("connects: MQTT {}, {count} × connect, CONNECT, at most {at_once} at a time", self.version)
+    }
+
+    fn counted(&self) -> Counted {
+        Counted::Connections
+    }
+
+    fn sizes(&self) -> Vec<String> {
+        vec![format!("{} at a time", self.visits.at_once)]
+    }
+
+    fn connections(&self, _: usize) -> u64 {
+        self.visits.at_once.into()
+    }
+
+    fn parts(&self, _: usize, run: RunId, workers: usize) -> Vec<Visitors> {
+        (0..workers).map(|worker| self.visits.part(0, run, self.version, worker, workers)).collect()
     }
 }
 

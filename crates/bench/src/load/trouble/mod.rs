@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use wire::Version;
 
 pub(crate) use self::group::{Dispatch, SharedQueue};
-pub(crate) use self::handshakes::{HandshakeTest, Handshakes};
+pub(crate) use self::handshakes::{ConnectTest, HandshakeTest, Handshakes};
 pub(crate) use self::innocent::InnocentPlan;
 pub(crate) use self::laggards::SlowConsumerTest;
 pub(crate) use self::retained::RetainedFlood;
