@@ -1,7 +1,7 @@
 //! A server that lies: a broker behind a proxy that mistreats what subscribers receive. It shows that a shoot-out notices.
 //!
 //! `liar FAULT PORT BROKER…` starts the broker, in whose command BROKER_PORT stands for a port, and listens on
-//! 127.0.0.1:PORT.
+//! 127.0.0.1:PORT. `liar FAULT PORT to PORT…` is a load balancer in front of brokers that listen on these ports.
 
 use std::env;
 use std::io::{self, Read, Write};
@@ -43,6 +43,8 @@ enum Fault {
     Delay,
     /// Nothing is forwarded for a while, in each second.
     Stall,
+    /// The connection ends instead of a message.
+    Cut,
     /// A message of QoS 1 is acknowledged to its publisher, and the broker never gets it.
     Forget,
 }
@@ -71,16 +73,21 @@ fn main() {
         "swap" => Fault::Swap,
         "delay" => Fault::Delay,
         "stall" => Fault::Stall,
+        "cut" => Fault::Cut,
         "forget" => Fault::Forget,
         other => panic!("there is no fault {other}"),
     };
-    let broker_port = free_port();
-    let _broker = start(program, arguments, broker_port);
+    let (broker_ports, _broker) = if program == "to" {
+        (arguments.iter().map(|port| port.parse().expect("a port")).collect(), None)
+    } else {
+        let port = free_port();
+        (vec![port], Some(start(program, arguments, port)))
+    };
     let port: u16 = port.parse().expect("a port");
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).expect("the port is free");
     let shared = Arc::new(Shared { fault, messages: AtomicU64::new(0), began: Instant::now() });
-    for client in listener.incoming().flatten() {
-        let Ok(broker) = TcpStream::connect((Ipv4Addr::LOCALHOST, broker_port)) else { continue };
+    for (client, broker_port) in listener.incoming().flatten().zip(broker_ports.iter().cycle()) {
+        let Ok(broker) = TcpStream::connect((Ipv4Addr::LOCALHOST, *broker_port)) else { continue };
         let shared = Arc::clone(&shared);
         thread::spawn(move || serve(&client, &broker, &shared));
     }
@@ -170,6 +177,7 @@ fn forward(
             let is_followed = packet_len(&received).is_some() && received[0] >> 4 == PUBLISH;
             match shared.fault {
                 Fault::Drop if is_chosen => {}
+                Fault::Cut if is_chosen => return client.write_all(&out),
                 Fault::Swap if swap_is_due && is_message && is_followed && held.is_empty() => {
                     held = packet;
                     swap_is_due = false;

@@ -1,5 +1,6 @@
 //! `pondhawk shootout`: its report, and lies that it must notice.
 
+mod balancers;
 mod minute;
 mod recipes;
 

@@ -21,7 +21,7 @@ const REQUIRED: [&str; 9] =
     ["name", "language", "program", "version", "command", "qos_max", "versions", "fairness", "notes"];
 
 /// Keys of some recipes.
-const OPTIONAL: [&str; 6] = ["files", "start_secs", "tried", "durable", "layers", "unsuited"];
+const OPTIONAL: [&str; 7] = ["files", "start_secs", "tried", "durable", "layers", "proxied", "unsuited"];
 
 /// Keys of each table in `layers`.
 const LAYERED: [&str; 4] = ["command", "files", "fairness", "notes"];
@@ -73,6 +73,10 @@ fn recipes_have_all_keys_and_no_other() {
             assert!(!has_several_commands(layered), "{name}, {over}, has several commands");
         }
         assert!(!has_several_commands(recipe), "{name} has several commands");
+        if let Some(proxied) = recipe.get("proxied") {
+            let proxied = proxied.as_table().expect("proxied is a table");
+            assert!(serves_the_port(proxied), "{name}, proxied, nowhere says its port");
+        }
         let Some(durable) = recipe.get("durable") else { continue };
         let durable = durable.as_table().expect("durable is a table");
         assert_eq!(durable.keys().find(|key| !DURABLE.contains(&key.as_str())), None, "{name}, durable");

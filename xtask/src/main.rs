@@ -63,7 +63,7 @@ cargo xtask COMMAND
   bench [--short | NAME…]
                   take the figures of docs/BENCHMARKS.md, all or these; or only try each command
   shootout --install [NAME…]
-                  install the brokers that `pondhawk shootout` compares, all or these, under target/peers
+                  install the brokers and load balancers that `pondhawk shootout` compares, all or these
   words           count comments and sentences that are hard to read, by folder
   words --list [PATH…]
                   print each of them

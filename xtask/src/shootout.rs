@@ -1,4 +1,4 @@
-//! The brokers of other authors that `pondhawk shootout` compares, under `target/peers`.
+//! The brokers and load balancers of other authors that `pondhawk shootout` compares, under `target/peers` or from Debian.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,13 +7,14 @@ use crate::house::House;
 use crate::log::Log;
 use crate::tools::{apt_command, install_packages, once};
 
-/// A broker with the function that installs it.
+/// A broker or a load balancer with the function that installs it.
 struct Peer {
     name: &'static str,
     install: fn(&House, &mut Log) -> Result<(), String>,
 }
 
-/// The brokers that come from package registries. `crates/bench/src/shootout/peers.toml` has the names too.
+/// The programs that come from package registries. `peers.toml` and `balancing/recipes.toml` in
+/// `crates/bench/src/shootout` have the names too.
 const PEERS: &[Peer] = &[
     Peer {
         name: "mosquitto",
@@ -34,20 +35,27 @@ const PEERS: &[Peer] = &[
     Peer { name: "rumqttd", install: install_rumqttd },
     Peer { name: "hivemq", install: |house, log| install_java(house, "hivemq", log) },
     Peer { name: "moquette", install: |house, log| install_java(house, "moquette", log) },
+    Peer { name: "haproxy", install: |house, log| install_packages(house, &[("haproxy", "haproxy")], log) },
+    Peer { name: "nginx", install: |house, log| install_packages(house, &NGINX, log) },
+    Peer { name: "ipvs", install: |house, log| install_packages(house, &[("ipvsadm", "ipvsadm")], log) },
 ];
 
-/// The brokers that tests start. Each takes at most two minutes to install.
-pub(crate) const TESTED: [&str; 4] = ["mosquitto", "mochi", "nats", "aedes"];
+/// Files of nginx and of its module for TCP, each with its package.
+const NGINX: [(&str, &str); 2] =
+    [("nginx", "nginx"), ("/usr/lib/nginx/modules/ngx_stream_module.so", "libnginx-mod-stream")];
 
-/// Installs the brokers with these names, or all brokers. Goes on with the next broker after one that failed.
+/// The programs that tests start. Each takes at most two minutes to install.
+pub(crate) const TESTED: [&str; 6] = ["mosquitto", "mochi", "nats", "aedes", "haproxy", "nginx"];
+
+/// Installs the brokers and balancers with these names, or all. Goes on with the next one after one that failed.
 ///
 /// # Errors
-/// If there is no broker with one of the names, or if one cannot be installed.
+/// If there is none with one of the names, or if one cannot be installed.
 pub(crate) fn install<S: AsRef<str>>(house: &House, names: &[S], log: &mut Log) -> Result<(), String> {
     let known = || PEERS.iter().map(|peer| peer.name).collect::<Vec<_>>().join(", ");
     let is_unknown = |name: &&S| PEERS.iter().all(|peer| peer.name != name.as_ref());
     if let Some(unknown) = names.iter().find(is_unknown) {
-        return Err(format!("there is no broker `{}`; there are: {}", unknown.as_ref(), known()));
+        return Err(format!("there is no broker or balancer `{}`; there are: {}", unknown.as_ref(), known()));
     }
     let is_wanted = |peer: &&Peer| names.is_empty() || names.iter().any(|name| name.as_ref() == peer.name);
     let failures: Vec<String> = PEERS

@@ -186,7 +186,8 @@ pub(crate) fn once(
     fs::write(&stamp, wanted).map_err(in_folder)
 }
 
-/// Installs the packages of missing programs, if this user is allowed to. Each program comes with its package.
+/// Installs the packages of missing programs, if this user is allowed to. Each program, or absolute path, comes with its
+/// package.
 ///
 /// # Errors
 /// If a program is missing and cannot be installed. The error contains the command for a manual installation.
@@ -235,6 +236,7 @@ pub(crate) fn way_to_root(house: &House) -> Option<&'static [&'static str]> {
 pub(crate) fn is_there(program: &str) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    // An absolute path stays the same.
     folders.map(|folder| folder.join(program)).any(|file| file.is_file())
 }
 

@@ -84,7 +84,8 @@ pub(crate) struct Connections {
     poll: Poll,
     links: Vec<Link>,
     buffer: Vec<u8>,
-    address: SocketAddr,
+    /// Connections go to these in turn.
+    addresses: Vec<SocketAddr>,
     /// The layers of each connection, if it has any.
     stack: Option<Arc<ClientStack>>,
     /// The same for each number, if connections keep their sessions.
@@ -109,7 +110,7 @@ impl Connections {
             poll,
             links: Vec::new(),
             buffer: vec![0; READ_LEN + packet_len_max],
-            address: target.address,
+            addresses: std::iter::once(target.address).chain(target.further.iter().copied()).collect(),
             stack: target.stack.clone(),
             sessions: None,
             worker,
@@ -180,16 +181,17 @@ impl Connections {
             }
             (stack, _) => stack.as_ref(),
         };
-        let refused = |error| Error::Server(format!("cannot be reached at {} ({error})", self.address));
-        let source = source_address(self.address, self.worker, self.opened);
+        let address = self.addresses[self.opened % self.addresses.len()];
+        let refused = |error| Error::Server(format!("cannot be reached at {address} ({error})"));
+        let source = source_address(address, self.worker, self.opened);
         self.opened += 1;
         let mut link = match stack.map(|stack| (stack, &stack.quic)) {
             Some((_, Some(quic))) => {
-                Link::quic(quic.connect(self.address, source.unwrap_or(any(self.address))).map_err(refused)?)
+                Link::quic(quic.connect(address, source.unwrap_or(any(address))).map_err(refused)?)
             }
             layered => {
                 let layers = layered.map(|(stack, _)| stack.layers()).transpose();
-                let stream = connect(self.address, source).map_err(refused)?;
+                let stream = connect(address, source).map_err(refused)?;
                 Link::new(stream, layers.map_err(Error::io("begin a handshake"))?)
             }
         };

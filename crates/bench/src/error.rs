@@ -43,6 +43,14 @@ impl Error {
         Self::Server("delivered every message, but did not acknowledge all that were sent".to_owned())
     }
 
+    /// The same fault, with the name of the part of a server that has it.
+    pub(crate) fn of(self, part: &str) -> Self {
+        match self {
+            Self::Server(what) => Self::Server(format!("{part} {what}")),
+            error => error,
+        }
+    }
+
     /// Wraps a refusal of the operating system; `doing` goes after "cannot".
     pub(crate) fn io(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
         let doing = doing.into();

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::host::{CpuList, thread_busy_time};
 use crate::layers::ClientStack;
 use crate::load::{Outcome, Part};
-use crate::process::Process;
+use crate::process::{ProcessGroup, Processes};
 use crate::protocol::to_bytes;
 use crate::setup::Setup;
 
@@ -46,10 +46,22 @@ pub(crate) struct Generator {
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     pub(crate) address: SocketAddr,
+    /// Addresses of further replicas of the server: connections go to all addresses in turn.
+    pub(crate) further: Vec<SocketAddr>,
     /// The layers of connections to it; `None` over TCP alone.
     pub(crate) stack: Option<Arc<ClientStack>>,
-    /// Its process, if it can be looked at.
-    pub(crate) process: Option<Process>,
+    /// Its process, if it can be looked at, or those of its replicas.
+    pub(crate) servers: Processes,
+    /// The processes of a load balancer in front of it.
+    pub(crate) balancer: Option<ProcessGroup>,
+}
+
+impl Target {
+    /// A server over TCP alone, whose process nobody looks at.
+    pub(crate) fn at(address: SocketAddr) -> Self {
+        let servers = Processes::default();
+        Self { address, further: Vec::new(), stack: None, servers, balancer: None }
+    }
 }
 
 /// Result of a run.
@@ -58,8 +70,12 @@ pub(crate) struct Measured {
     pub(crate) outcome: Outcome,
     /// From the first message to the last arrival.
     pub(crate) elapsed: Duration,
-    /// CPU time of the server in that time.
+    /// CPU time of the server in that time, or of all its replicas.
     pub(crate) server_cpu: Option<Duration>,
+    /// CPU time of the load balancer in that time.
+    pub(crate) balancer_cpu: Option<Duration>,
+    /// The share of the busiest replica in the CPU time of all replicas.
+    pub(crate) busiest_share: Option<f64>,
     /// The server's largest resident memory since before the first connection, bytes.
     pub(crate) peak_bytes: Option<u64>,
     /// Resident memory, without pages of files, that each connection added to the server before the load began, bytes. `None`
@@ -74,7 +90,9 @@ pub(crate) struct Measured {
 struct Observed {
     /// Resident memory, without pages of files, when all clients were set up.
     anonymous_bytes: Option<u64>,
-    cpu: Option<Duration>,
+    /// CPU time of each replica.
+    server_cpu: Option<Vec<Duration>>,
+    balancer_cpu: Option<Duration>,
     peak_bytes: Option<u64>,
     elapsed: Duration,
 }
@@ -102,15 +120,13 @@ impl Generator {
         let expected = parts.iter().map(|part| part.expected()).sum();
         let connections: usize = parts.iter().map(|part| part.clients().len()).sum();
         let settles = parts.iter().any(Part::measures_memory);
-        if let Some(process) = target.process {
-            process.reset_peak();
-        }
-        let anonymous_before = target.process.and_then(Process::anonymous_bytes);
+        target.servers.reset_peak();
+        let anonymous_before = target.servers.anonymous_bytes();
         let look = |arrived| look(arrived, expected);
         let (shares, observed) = thread::scope(|scope| {
             let spawn = |(worker, part)| scope.spawn(move || self.work(part, worker, target, crew));
             let threads: Vec<_> = parts.into_iter().enumerate().map(spawn).collect();
-            let observed = observe(target.process, crew, settles, look);
+            let observed = observe(target, crew, settles, look);
             let join = |thread: thread::ScopedJoinHandle<'_, _>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
@@ -128,7 +144,9 @@ impl Generator {
         Ok(Measured {
             outcome,
             elapsed: observed.elapsed,
-            server_cpu: observed.cpu,
+            busiest_share: observed.server_cpu.as_deref().and_then(busiest_share),
+            server_cpu: observed.server_cpu.map(|times| times.iter().sum()),
+            balancer_cpu: observed.balancer_cpu,
             peak_bytes: observed.peak_bytes,
             connection_bytes: added
                 .filter(|_| settles && connections > 0)
@@ -187,7 +205,7 @@ impl Generator {
 /// # Errors
 /// What `look` returns.
 fn observe(
-    process: Option<Process>,
+    target: &Target,
     crew: &Crew,
     settles: bool,
     mut look: impl FnMut(u64) -> Result<()>,
@@ -195,17 +213,24 @@ fn observe(
     if !crew.await_all(LOOK_INTERVAL, || look(0))? {
         return Ok(None);
     }
-    let anonymous_bytes = process.and_then(|process| anonymous_bytes(process, settles));
-    let cpu_before = process.and_then(Process::cpu_time);
+    let Target { servers, balancer, .. } = target;
+    let anonymous_bytes = anonymous_bytes(servers, settles);
+    let balancer_before = balancer.and_then(ProcessGroup::cpu_time);
+    let servers_before = servers.cpu_times();
     crew.start();
     crew.open();
     if !crew.await_all(LOOK_INTERVAL, || look(crew.arrived()))? {
         return Ok(None);
     }
-    let cpu_after = process.and_then(Process::cpu_time);
-    let cpu = cpu_before.zip(cpu_after).map(|(before, after)| after.saturating_sub(before));
-    let peak_bytes = process.and_then(Process::peak_bytes);
-    let observed = Observed { anonymous_bytes, cpu, peak_bytes, elapsed: crew.elapsed() };
+    let server_cpu = servers.cpu_times();
+    let balancer_cpu = balancer_before.zip(balancer.and_then(ProcessGroup::cpu_time));
+    let observed = Observed {
+        anonymous_bytes,
+        server_cpu: differences(servers_before, server_cpu),
+        balancer_cpu: balancer_cpu.map(|(before, after)| after.saturating_sub(before)),
+        peak_bytes: servers.peak_bytes(),
+        elapsed: crew.elapsed(),
+    };
     crew.start();
     crew.open();
     if !crew.await_all(LOOK_INTERVAL, || look(crew.arrived()))? {
@@ -215,15 +240,42 @@ fn observe(
     Ok(Some(observed))
 }
 
+/// The time that each process has used between two looks.
+fn differences(before: Option<Vec<Duration>>, after: Option<Vec<Duration>>) -> Option<Vec<Duration>> {
+    let (before, after) = before.zip(after)?;
+    Some(before.iter().zip(&after).map(|(before, after)| after.saturating_sub(*before)).collect())
+}
+
+/// The largest share in a sum.
+fn busiest_share(times: &[Duration]) -> Option<f64> {
+    let (most, all) = (times.iter().max()?, times.iter().sum::<Duration>());
+    (!all.is_zero()).then(|| most.as_secs_f64() / all.as_secs_f64())
+}
+
 /// Resident memory without pages of files; if it `settles`, once two looks in a row see the same.
-fn anonymous_bytes(process: Process, settles: bool) -> Option<u64> {
-    let mut now = process.anonymous_bytes();
+fn anonymous_bytes(servers: &Processes, settles: bool) -> Option<u64> {
+    let mut now = servers.anonymous_bytes();
     for _ in 0..if settles { LOOKS_MAX } else { 0 } {
         thread::sleep(LOOK_INTERVAL);
-        let earlier = std::mem::replace(&mut now, process.anonymous_bytes());
+        let earlier = std::mem::replace(&mut now, servers.anonymous_bytes());
         if now == earlier {
             break;
         }
     }
     now
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_busiest_replica_has_the_largest_share_of_the_time() {
+        let times = |millis: &[u64]| millis.iter().map(|ms| Duration::from_millis(*ms)).collect::<Vec<_>>();
+        let used = differences(Some(times(&[10, 20])), Some(times(&[40, 30]))).unwrap();
+        assert_eq!(used, times(&[30, 10]));
+        assert_eq!(busiest_share(&used), Some(0.75));
+        assert_eq!(busiest_share(&times(&[0, 0])), None);
+        assert_eq!(differences(None, Some(times(&[1]))), None);
+    }
 }

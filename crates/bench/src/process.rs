@@ -24,6 +24,87 @@ pub(crate) struct Process {
     pid: i32,
 }
 
+/// Processes that serve together: the replicas of a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Processes(Vec<Process>);
+
+impl Processes {
+    /// Adds processes.
+    pub(crate) fn add(&mut self, others: Self) {
+        self.0.extend(others.0);
+    }
+
+    /// The first one, which is the only one unless there are replicas or workers.
+    pub(crate) fn first(&self) -> Option<Process> {
+        self.0.first().copied()
+    }
+
+    /// [`Process::cpu_time`] of each; `None` if one is unknown, or there are none.
+    pub(crate) fn cpu_times(&self) -> Option<Vec<Duration>> {
+        let times: Option<Vec<Duration>> = self.0.iter().map(|process| process.cpu_time()).collect();
+        times.filter(|times| !times.is_empty())
+    }
+
+    /// [`Process::resident_bytes`] of all together.
+    pub(crate) fn resident_bytes(&self) -> Option<u64> {
+        self.sum(Process::resident_bytes)
+    }
+
+    /// [`Process::reported_resident_bytes`] of all together.
+    pub(crate) fn reported_resident_bytes(&self) -> Option<u64> {
+        self.sum(Process::reported_resident_bytes)
+    }
+
+    /// [`Process::anonymous_bytes`] of all together.
+    pub(crate) fn anonymous_bytes(&self) -> Option<u64> {
+        self.sum(Process::anonymous_bytes)
+    }
+
+    /// The sum of [`Process::peak_bytes`], which no moment may have had.
+    pub(crate) fn peak_bytes(&self) -> Option<u64> {
+        self.sum(Process::peak_bytes)
+    }
+
+    /// [`Process::reset_peak`] of all.
+    pub(crate) fn reset_peak(&self) {
+        self.0.iter().for_each(|process| process.reset_peak());
+    }
+
+    /// `None` if one is unknown, or there are none.
+    fn sum(&self, of: fn(Process) -> Option<u64>) -> Option<u64> {
+        let all: Option<u64> = self.0.iter().map(|process| of(*process)).sum();
+        all.filter(|_| !self.0.is_empty())
+    }
+}
+
+/// A process group: a program that was started, and all that it has started since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProcessGroup(i32);
+
+impl ProcessGroup {
+    /// The group with this number, which is that of its first process.
+    pub(crate) fn new(number: i32) -> Self {
+        Self(number)
+    }
+
+    /// [`Process::cpu_time`] of all that are in the group now, together. A program may accept connections before it has
+    /// started its workers, so the group is looked up each time.
+    pub(crate) fn cpu_time(self) -> Option<Duration> {
+        let processes = fs::read_dir("/proc").ok()?;
+        let all =
+            processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok().map(Process::new));
+        let members = all.filter(|process| process.group() == Some(self.0));
+        let times: Vec<Duration> = members.filter_map(Process::cpu_time).collect();
+        (!times.is_empty()).then(|| times.iter().sum())
+    }
+}
+
+impl From<Option<Process>> for Processes {
+    fn from(process: Option<Process>) -> Self {
+        Self(process.into_iter().collect())
+    }
+}
+
 impl Process {
     /// The process with this id.
     pub(crate) fn new(pid: i32) -> Self {
@@ -113,6 +194,14 @@ impl Process {
         kibibytes(&fs::read_to_string(self.path(name)).ok()?, field)
     }
 
+    /// The number of its process group (proc(5), the field `pgrp` of `stat`).
+    fn group(self) -> Option<i32> {
+        let stat = fs::read_to_string(self.path("stat")).ok()?;
+        // The name of the program, in brackets, may contain anything.
+        let (_, fields) = stat.rsplit_once(')')?;
+        fields.split_whitespace().nth(2)?.parse().ok()
+    }
+
     fn path(self, name: &str) -> String {
         format!("/proc/{}/{name}", self.pid)
     }
@@ -180,5 +269,11 @@ mod tests {
         assert!(anonymous > 0 && process.resident_bytes().unwrap() > anonymous);
         assert!(process.peak_bytes().unwrap() > 0);
         assert!(process.cpu_time().is_some());
+        let group = ProcessGroup::new(process.group().unwrap());
+        assert!(group.cpu_time() >= process.cpu_time().filter(|time| !time.is_zero()));
+        assert_eq!(ProcessGroup::new(i32::MAX).cpu_time(), None);
+        let twice = Processes(vec![process; 2]);
+        assert!(twice.anonymous_bytes().unwrap() > anonymous && twice.cpu_times().unwrap().len() == 2);
+        assert_eq!((Processes::default().peak_bytes(), Processes::default().cpu_times()), (None, None));
     }
 }

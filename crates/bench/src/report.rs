@@ -412,6 +412,8 @@ mod tests {
             outcome: Outcome { messages, ..Outcome::default() },
             elapsed: Duration::from_millis(millis),
             server_cpu: Some(Duration::from_millis(millis / 2)),
+            balancer_cpu: None,
+            busiest_share: None,
             peak_bytes: Some(3 << 20),
             connection_bytes: None,
             generator_busy: 0.5,

@@ -19,7 +19,7 @@ use crate::host::{CpuList, while_confined};
 use crate::interrupt::Interrupt;
 use crate::layers::{Location, Over, Trust};
 use crate::measure::Target;
-use crate::process::Process;
+use crate::process::{Process, ProcessGroup};
 
 /// Stands for the port in the command of a server that is started.
 const PORT_PLACEHOLDER: &str = "{port}";
@@ -191,7 +191,7 @@ pub(crate) fn target(
 ) -> Result<Target> {
     let host = address.ip().to_string();
     let stack = trust.stack(over, &host, location(&host, address.port(), DEFAULT_PATH))?;
-    Ok(Target { address, stack, process })
+    Ok(Target { stack, servers: process.into(), ..Target::at(address) })
 }
 
 impl RunningServer {
@@ -238,7 +238,8 @@ impl RunningServer {
         let found = || address.ip().is_loopback().then(listening).flatten();
         let process = self.pid.map(Process::new).or_else(found);
         let stack = trust.stack(over, &self.host, location(&self.host, address.port(), &self.path))?;
-        Ok(Server { target: Target { address, stack, process }, _started: None })
+        let target = Target { stack, servers: process.into(), ..Target::at(address) };
+        Ok(Server { target, _started: None })
     }
 }
 
@@ -313,6 +314,11 @@ impl Started {
     /// The process that was started.
     pub(crate) fn process(&self) -> Option<Process> {
         i32::try_from(self.child.id()).ok().map(Process::new)
+    }
+
+    /// The process that was started, and all that it has started since.
+    pub(crate) fn group(&self) -> Option<ProcessGroup> {
+        i32::try_from(self.child.id()).ok().map(ProcessGroup::new)
     }
 
     /// Ends the process, and all that it has started, without a chance to write anything, as a crash does.

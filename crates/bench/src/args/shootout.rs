@@ -25,6 +25,9 @@ pub struct ShootoutArgs {
     /// A quarter of an hour instead of a night
     #[arg(long, conflicts_with = "file")]
     pub(crate) quick: bool,
+    /// Load balancers alone: HAProxy, nginx and IPVS in front of 1 to 8 replicas of Pondhawk
+    #[arg(long, conflicts_with_all = ["file", "quick"])]
+    pub(crate) balancers: bool,
     /// Only these servers; findings refer to the first one
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) servers: Vec<String>,
@@ -50,10 +53,10 @@ pub struct ShootoutArgs {
     #[arg(long)]
     pub(crate) list: bool,
     /// Make the report again from the figures in a results.json
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "quick", "list"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["file", "quick", "balancers", "list"])]
     pub(crate) report_of: Option<PathBuf>,
     /// Say whether two runs agree about the order of the servers, from the figures in their results.json. It is a failure if
     /// they do not
-    #[arg(long, value_names = ["FILE", "FILE"], num_args = 2, conflicts_with_all = ["file", "quick", "list", "report_of"])]
+    #[arg(long, value_names = ["FILE", "FILE"], num_args = 2, conflicts_with_all = ["file", "quick", "balancers", "list", "report_of"])]
     pub(crate) compare: Vec<PathBuf>,
 }

@@ -175,7 +175,7 @@ impl Plan {
 
     fn meet(&self, attack: &Attack, contender: &Contender, interrupt: &Interrupt) -> Result<Round> {
         let server = contender.start(self.cpus.as_ref(), &Trust::default(), interrupt)?;
-        let (address, process) = (server.target.address, server.target.process);
+        let (address, process) = (server.target.address, server.target.servers.first());
         let innocents = Innocents::start(address, self.login.as_ref());
         // Connections are made, and caches are warm.
         self.wait(self.duration / 4, interrupt)?;

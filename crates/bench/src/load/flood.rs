@@ -480,7 +480,7 @@ mod tests {
     fn connected(part: &Flood) -> (Connections, Vec<TcpStream>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let packet_len_max = part.packet_len_max();
-        let target = Target { address: listener.local_addr().unwrap(), stack: None, process: None };
+        let target = Target::at(listener.local_addr().unwrap());
         let mut connections = Connections::new(&target, packet_len_max, 0).unwrap();
         let connect = |_: &Client| {
             connections.open(&[]).unwrap();
@@ -544,7 +544,7 @@ mod tests {
     #[test]
     fn a_disconnect_ends_the_run() {
         let mut part = FloodTest { version: Version::V5, ..pair() }.parts(0, 0, 1).remove(0);
-        let nobody = Target { address: "127.0.0.1:1".parse().unwrap(), stack: None, process: None };
+        let nobody = Target::at("127.0.0.1:1".parse().unwrap());
         let mut connections = Connections::new(&nobody, 64, 0).unwrap();
         let quota_exceeded = [0xE0, 1, 0x97];
         let error = part.receive(0, &quota_exceeded, &mut connections).unwrap_err();

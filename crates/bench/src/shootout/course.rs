@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::memory::Watch;
-use super::peer::Peer;
+use super::peer::{Contestant, Peer};
 use super::quantity::RELAY;
 use super::results::{Cell, Measure, Role, Run, Size};
 use super::workload::{Amount, Workload};
@@ -41,14 +41,17 @@ const PERCENTILES: [f64; 8] = [50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0]
 ///
 /// # Errors
 /// If the machine refuses something to the generator, or there is an interrupt. What was measured by then is in `all`.
-pub(super) fn run(
+pub(super) fn run<C: Contestant>(
     setting: &Setting,
-    peers: &[Peer],
+    contestants: &[C],
     workloads: &[Workload],
     all: &mut Vec<results::Workload>,
     mut keep: impl FnMut(&[results::Workload]) -> Result<()>,
 ) -> Result<()> {
-    *all = workloads.iter().map(|workload| empty(workload, peers)).collect();
+    if contestants.is_empty() {
+        return Ok(());
+    }
+    *all = workloads.iter().map(|workload| empty(workload, contestants)).collect();
     for round in 0..setting.rounds_max {
         for (workload, result) in workloads.iter().zip(all.iter_mut()) {
             for size in 0..result.sizes.len() {
@@ -56,9 +59,9 @@ pub(super) fn run(
                     continue;
                 }
                 // Each server has another one before it in each round.
-                let first = usize::try_from(round).unwrap_or_default() % peers.len();
-                for peer in peers[first..].iter().chain(&peers[..first]) {
-                    run_cell(setting, peer, workload, size, round, result)?;
+                let first = usize::try_from(round).unwrap_or_default() % contestants.len();
+                for contestant in contestants[first..].iter().chain(&contestants[..first]) {
+                    run_cell(setting, contestant, workload, size, round, result)?;
                 }
             }
         }
@@ -67,7 +70,7 @@ pub(super) fn run(
     Ok(())
 }
 
-fn empty(workload: &Workload, peers: &[Peer]) -> results::Workload {
+fn empty<C: Contestant>(workload: &Workload, contestants: &[C]) -> results::Workload {
     let entry = &workload.entry;
     let sizes = workload.sizes().into_iter().enumerate().map(|(size, name)| Size {
         name,
@@ -77,11 +80,11 @@ fn empty(workload: &Workload, peers: &[Peer]) -> results::Workload {
         role: workload.role(size),
     });
     let sizes: Vec<Size> = sizes.collect();
-    let cells = peers.iter().flat_map(|peer| {
+    let cells = contestants.iter().flat_map(|contestant| {
         (0..sizes.len()).map(|size| Cell {
-            server: peer.name().to_owned(),
+            server: contestant.name().to_owned(),
             size,
-            skipped: unsuited(workload, size, peer),
+            skipped: unsuited(workload, size, contestant.peer()),
             runs: Vec::new(),
         })
     });
@@ -120,7 +123,7 @@ fn unsuited(workload: &Workload, size: usize, peer: &Peer) -> Option<String> {
 /// Runs one server once, if there is more to find out.
 fn run_cell(
     setting: &Setting,
-    peer: &Peer,
+    contestant: &impl Contestant,
     workload: &Workload,
     size: usize,
     round: u32,
@@ -130,11 +133,11 @@ fn run_cell(
     // The rate itself is the size before the shares.
     let best = share.and_then(|_| {
         let first = result.sizes.iter().position(|size| size.share_of_best.is_some())?;
-        let cell = result.cell(peer.name(), first.checked_sub(1)?)?;
+        let cell = result.cell(contestant.name(), first.checked_sub(1)?)?;
         Some(cell.estimate(Measure::MessagesPerSec)?.mean)
     });
-    let Some(cell) = result.cells.iter_mut().find(|cell| cell.server == peer.name() && cell.size == size)
-    else {
+    let is_own = |cell: &&mut Cell| cell.server == contestant.name() && cell.size == size;
+    let Some(cell) = result.cells.iter_mut().find(is_own) else {
         return Ok(());
     };
     let failures = cell.runs.iter().filter(|run| run.failure.is_some()).count();
@@ -149,8 +152,8 @@ fn run_cell(
     };
     let amount = rate.map(|rate| Amount::Paced { rate, seconds: setting.seconds });
     let (name, size_name) = (&workload.entry.name, &workload.sizes()[size]);
-    eprintln!("round {}, {name}, {size_name}: {}", round + 1, peer.name());
-    let run = match run_once(setting, peer, workload, size, amount) {
+    eprintln!("round {}, {name}, {size_name}: {}", round + 1, contestant.name());
+    let run = match run_once(setting, contestant, workload, size, amount) {
         Ok(run) => run,
         Err(Error::Server(what)) => Run { failure: Some(what), ..Run::default() },
         Err(error) => return Err(error),
@@ -190,15 +193,15 @@ fn is_settled(
 
 fn run_once(
     setting: &Setting,
-    peer: &Peer,
+    contestant: &impl Contestant,
     workload: &Workload,
     size: usize,
     amount: Option<Amount>,
 ) -> Result<Run> {
-    let (cpus, interrupt) = (setting.server_cpus.as_ref(), &setting.interrupt);
+    let interrupt = &setting.interrupt;
     interrupt.check()?;
-    let mut server = peer.recipe(setting, workload.over)?.start(cpus, interrupt)?;
-    let watch = server.target.process.map(Watch::begin);
+    let mut server = contestant.start(setting, workload.over)?;
+    let watch = Watch::begin(server.target.servers.clone());
     let patience = setting.run_patience + workload.duration();
     let deadline = Instant::now() + patience;
     let check = || {
@@ -219,10 +222,10 @@ fn run_once(
         run(Amount::AsWritten)?
     };
     thread::sleep(AFTER);
-    let after_bytes = server.target.process.and_then(|process| process.resident_bytes());
-    let memory = watch.map(Watch::finish).unwrap_or_default();
-    if !server.is_alive() {
-        return Err(Error::Server("ended during the run".to_owned()));
+    let after_bytes = server.target.servers.resident_bytes();
+    let memory = watch.finish();
+    if let Some(why) = server.ended() {
+        return Err(Error::Server(why));
     }
     if let Some(troubled) = measured.outcome.troubled.filter(|troubled| troubled.received < troubled.expected)
     {
@@ -281,6 +284,8 @@ fn figures(measured: &Measured, words: String, warm_up: &WarmUp, after_bytes: Op
         out_of_order: tally.out_of_order,
         unexpected: tally.unexpected,
         cpu_secs: measured.server_cpu.map(|cpu| cpu.as_secs_f64()),
+        balancer_cpu_secs: measured.balancer_cpu.map(|cpu| cpu.as_secs_f64()),
+        busiest_share: measured.busiest_share,
         peak_bytes: measured.peak_bytes,
         after_bytes,
         connection_bytes: measured.connection_bytes,

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use super::balancing::{BalancerEntry, BalancingEntry};
 use crate::error::{Error, Result};
 use crate::layers::Over;
 
@@ -14,6 +15,9 @@ const PEERS: &str = include_str!("peers.toml");
 /// The full comparison, and the short one.
 const FULL: &str = include_str!("full.toml");
 const QUICK: &str = include_str!("quick.toml");
+
+/// Load balancers alone. The full comparison has this part too.
+const BALANCERS: &str = include_str!("balancers.toml");
 
 /// Smallest number of rounds from which an interval can be estimated.
 const ROUNDS_MIN: u32 = 2;
@@ -27,6 +31,7 @@ const SECONDS_MAX: f64 = 3_600.0;
 pub(super) struct Description {
     pub(super) title: String,
     /// Names of the servers to compare, of this file or known ones. Findings refer to the first one.
+    #[serde(default)]
     pub(super) servers: Vec<String>,
     /// Rounds of each workload, at least.
     pub(super) rounds_min: u32,
@@ -46,8 +51,14 @@ pub(super) struct Description {
     /// Servers beside the known ones, or in their place.
     #[serde(default, rename = "server")]
     pub(super) own_servers: Vec<ServerEntry>,
-    #[serde(rename = "workload")]
+    #[serde(default, rename = "workload")]
     pub(super) workloads: Vec<WorkloadEntry>,
+    /// Load balancers in front of a server.
+    #[serde(default)]
+    pub(super) balancing: Option<BalancingEntry>,
+    /// Balancers beside the known ones, or in their place.
+    #[serde(default, rename = "balancer")]
+    own_balancers: Vec<BalancerEntry>,
     /// Whether claims of durability are checked with SIGKILL.
     #[serde(default)]
     pub(super) check_claims: bool,
@@ -91,6 +102,9 @@ pub(super) struct ServerEntry {
     /// Settings for listeners with other layers than TCP alone, such as `tls`.
     #[serde(default)]
     pub(super) layers: BTreeMap<Over, Layered>,
+    /// Settings behind a load balancer that announces each client with the PROXY protocol.
+    #[serde(default)]
+    pub(super) proxied: Option<Proxied>,
     /// Settings with which acknowledged messages survive a crash, if the server claims that.
     #[serde(default)]
     pub(super) durable: Option<Durable>,
@@ -113,6 +127,17 @@ pub(super) struct Layered {
     pub(super) fairness: Vec<String>,
     #[serde(default)]
     pub(super) notes: Vec<String>,
+}
+
+/// The settings of a server behind the PROXY protocol.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Proxied {
+    pub(super) command: String,
+    #[serde(default)]
+    pub(super) files: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) fairness: Vec<String>,
 }
 
 /// A claim of durability, and the settings for it.
@@ -152,22 +177,53 @@ pub(super) struct WorkloadEntry {
     pub(super) with_relay: bool,
 }
 
+/// A description that needs no file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BuiltIn {
+    Full,
+    Quick,
+    /// Load balancers alone.
+    Balancers,
+}
+
 impl Description {
-    /// Reads a file, or the built-in description if there is none.
+    /// Reads a file.
     ///
     /// # Errors
     /// [`Error::Arguments`] with the place of a mistake in the file; or the file cannot be read.
-    pub(super) fn read(file: Option<&Path>, is_quick: bool) -> Result<Self> {
-        let (name, text) = match file {
-            Some(path) => {
-                let name = wire::Shown(path.display()).to_string();
-                let text = std::fs::read_to_string(path).map_err(Error::io(format!("read {name}")))?;
-                (name, text)
-            }
-            None => ("the built-in description".to_owned(), if is_quick { QUICK } else { FULL }.to_owned()),
+    pub(super) fn read(file: &Path) -> Result<Self> {
+        let name = wire::Shown(file.display()).to_string();
+        let text = std::fs::read_to_string(file).map_err(Error::io(format!("read {name}")))?;
+        Self::parse(&name, &text)
+    }
+
+    /// A built-in description.
+    ///
+    /// # Errors
+    /// If the description is wrong.
+    pub(super) fn built_in(kind: BuiltIn) -> Result<Self> {
+        let text = match kind {
+            BuiltIn::Full => FULL,
+            BuiltIn::Quick => QUICK,
+            BuiltIn::Balancers => BALANCERS,
         };
+        let read = Self::parse("the built-in description", text)?;
+        if kind != BuiltIn::Full {
+            return Ok(read);
+        }
+        Ok(Self { balancing: Self::built_in(BuiltIn::Balancers)?.balancing, ..read })
+    }
+
+    fn parse(name: &str, text: &str) -> Result<Self> {
         let in_file = |what: String| Error::Arguments(format!("{name}: {what}"));
-        let read: Self = toml::from_str(&text).map_err(|error| in_file(error.to_string()))?;
+        let read: Self = toml::from_str(text).map_err(|error| in_file(error.to_string()))?;
+        if let Some(balancing) = &read.balancing {
+            balancing.check().map_err(in_file)?;
+        } else if read.servers.is_empty() || read.workloads.is_empty() {
+            return Err(in_file(
+                "there is nothing to measure: `servers` and `[[workload]]`, or `[balancing]`".to_owned(),
+            ));
+        }
         if read.rounds_min < ROUNDS_MIN || read.rounds_max < read.rounds_min {
             let what =
                 format!("`rounds_min` is at least {ROUNDS_MIN}, and `rounds_max` at least `rounds_min`");
@@ -217,14 +273,25 @@ impl Description {
         Ok(self.own_servers.iter().cloned().chain(known).collect())
     }
 
-    /// The workloads with these names, or all.
+    /// The load balancers to compare, in their order.
     ///
     /// # Errors
-    /// [`Error::Arguments`] with the names that exist.
+    /// [`Error::Arguments`] with the known names, if there is no balancer with a name.
+    pub(super) fn chosen_balancers(&self, balancing: &BalancingEntry) -> Result<Vec<BalancerEntry>> {
+        balancing.chosen(&self.own_balancers)
+    }
+
+    /// The workloads with these names, or all, without those behind load balancers.
+    ///
+    /// # Errors
+    /// [`Error::Arguments`] with the names that exist, also behind load balancers.
     pub(super) fn chosen_workloads(&self, names: &[String]) -> Result<Vec<WorkloadEntry>> {
         let all = &self.workloads;
-        if let Some(unknown) = names.iter().find(|name| all.iter().all(|workload| workload.name != **name)) {
-            let all: Vec<&str> = all.iter().map(|workload| workload.name.as_str()).collect();
+        let balanced = self.balancing.iter().flat_map(|balancing| &balancing.workloads);
+        let known: Vec<&WorkloadEntry> = all.iter().chain(balanced).collect();
+        if let Some(unknown) = names.iter().find(|name| known.iter().all(|workload| workload.name != **name))
+        {
+            let all: Vec<&str> = known.iter().map(|workload| workload.name.as_str()).collect();
             let all = all.join(", ");
             return Err(Error::Arguments(format!("there is no workload `{unknown}`; there are: {all}")));
         }
@@ -266,16 +333,22 @@ mod tests {
 
     #[test]
     fn the_built_in_descriptions_name_servers_and_workloads_that_exist() {
-        for is_quick in [false, true] {
-            let description = Description::read(None, is_quick).unwrap();
+        for kind in [BuiltIn::Full, BuiltIn::Quick] {
+            let description = Description::built_in(kind).unwrap();
             assert!(!description.chosen_servers(&[]).unwrap().is_empty());
             assert!(!description.chosen_workloads(&[]).unwrap().is_empty());
+        }
+        for kind in [BuiltIn::Full, BuiltIn::Balancers] {
+            let description = Description::built_in(kind).unwrap();
+            let balancing = description.balancing.as_ref().unwrap();
+            assert!(!description.chosen_balancers(balancing).unwrap().is_empty());
+            description.chosen_servers(std::slice::from_ref(&balancing.server)).unwrap();
         }
     }
 
     #[test]
     fn an_unknown_name_is_answered_with_those_that_exist() {
-        let description = Description::read(None, true).unwrap();
+        let description = Description::built_in(BuiltIn::Quick).unwrap();
         let error = description.chosen_servers(&["mosquitoo".to_owned()]).unwrap_err().to_string();
         assert!(error.contains("`mosquitoo`") && error.contains("mosquitto"), "{error}");
         let error = description.chosen_workloads(&["lodtest".to_owned()]).unwrap_err().to_string();
@@ -288,8 +361,11 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("shootout.toml");
         std::fs::write(&file, "title = \"mine\"\nround_max = 3\n").unwrap();
-        let error = Description::read(Some(&file), false).unwrap_err().to_string();
+        let error = Description::read(&file).unwrap_err().to_string();
         assert!(error.contains("shootout.toml") && error.contains("line 2"), "{error}");
+        std::fs::write(&file, FULL.split("[[workload]]").next().unwrap()).unwrap();
+        let error = Description::read(&file).unwrap_err().to_string();
+        assert!(error.contains("nothing to measure"), "{error}");
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -1,6 +1,6 @@
 //! Findings about messages that did not come as they should, and about runs that failed.
 
-use super::results::{Claim, Faults, Results, Workload};
+use super::results::{Claim, Faults, Workload};
 
 /// A kind of fault: its count, and its sentence after the name of the server.
 type Kind = (fn(&Faults) -> u64, fn(&Faults, &Workload) -> String);
@@ -44,7 +44,7 @@ pub(super) fn failed_claims(claims: &[Claim]) -> Vec<String> {
 }
 
 /// A sentence for each server and each kind of fault.
-pub(super) fn faults(results: &Results, workload: &Workload) -> Vec<String> {
+pub(super) fn faults(names: &[&str], workload: &Workload) -> Vec<String> {
     // At QoS 1, a message may come again.
     let kinds = [LOST, OUT_OF_ORDER, UNEXPECTED, DUPLICATED];
     let kinds = if workload.qos == 1 { &kinds[..3] } else { &kinds[..] };
@@ -60,10 +60,7 @@ pub(super) fn faults(results: &Results, workload: &Workload) -> Vec<String> {
         let columns = in_words(workload, &columns)?;
         Some(format!("{name} {} in {}, {columns}.", text(&sum, workload), workload.title))
     };
-    let servers = results.present();
-    servers
-        .flat_map(|server| kinds.iter().filter_map(|kind| of(&server.name, kind)).collect::<Vec<_>>())
-        .collect()
+    names.iter().flat_map(|name| kinds.iter().filter_map(|kind| of(name, kind)).collect::<Vec<_>>()).collect()
 }
 
 /// The share of the messages that was lost, or the number of them if it is small.
@@ -77,7 +74,7 @@ fn lost(faults: &Faults, workload: &Workload) -> String {
 }
 
 /// A sentence for each server and each reason for which its runs failed.
-pub(super) fn failures(results: &Results, workload: &Workload) -> Vec<String> {
+pub(super) fn failures(names: &[&str], workload: &Workload) -> Vec<String> {
     let of = |name: &str| {
         let mut reasons: Vec<(&str, Vec<usize>)> = Vec::new();
         for size in 0..workload.sizes.len() {
@@ -92,7 +89,7 @@ pub(super) fn failures(results: &Results, workload: &Workload) -> Vec<String> {
         };
         reasons.into_iter().filter_map(sentence).collect::<Vec<_>>()
     };
-    results.present().flat_map(|server| of(&server.name)).collect()
+    names.iter().flat_map(|name| of(name)).collect()
 }
 
 /// Columns in words: all of them, a threshold if all later columns are among them, or a list. `None` of no columns.
@@ -119,8 +116,10 @@ pub(super) fn in_words(workload: &Workload, columns: &[usize]) -> Option<String>
 mod tests {
     use super::super::findings::Findings;
     use super::super::fixture::{cell, claim, results, run};
-    use super::super::results::Size;
+    use super::super::results::{Results, Size};
     use super::*;
+
+    const NAMES: [&str; 3] = ["mine", "other", "relay"];
 
     /// Sizes with 250, 500, 750 and 1000 connections, where `other` loses a tenth at some of them.
     fn with_losses_at(lossy: [bool; 4]) -> Results {
@@ -143,7 +142,7 @@ mod tests {
     fn columns_with_a_fault_are_a_threshold_or_a_list() {
         let columns = |lossy: [bool; 4]| {
             let results = with_losses_at(lossy);
-            let [sentence] = faults(&results, &results.workloads[0]).try_into().unwrap();
+            let [sentence] = faults(&NAMES, &results.workloads[0]).try_into().unwrap();
             let columns =
                 sentence.strip_prefix("other loses 10.0 % of the messages in loadtest, ").map(str::to_owned);
             columns.unwrap_or(sentence)
@@ -160,7 +159,7 @@ mod tests {
     fn columns_that_do_not_grow_have_no_threshold() {
         let mut results = with_losses_at([false, false, true, true]);
         results.workloads[0].sizes[3].connections = 750;
-        let sentence = &faults(&results, &results.workloads[0])[0];
+        let sentence = &faults(&NAMES, &results.workloads[0])[0];
         assert!(sentence.ends_with("750 connections and 1000 connections."), "{sentence}");
     }
 
@@ -168,7 +167,7 @@ mod tests {
     fn each_kind_of_fault_has_its_own_columns() {
         let mut results = with_losses_at([false, false, true, true]);
         results.workloads[0].cells[0].runs[0].duplicated = 5;
-        let of = |results: &Results| faults(results, &results.workloads[0]);
+        let of = |results: &Results| faults(&NAMES, &results.workloads[0]);
         assert_eq!(of(&results)[1], "other delivers 5 messages again in loadtest, 250 connections.");
         results.workloads[0].qos = 1;
         assert_eq!(of(&results).len(), 1, "at QoS 1, a message may come again");
@@ -185,7 +184,7 @@ mod tests {
             "other, loadtest, 500 connections and 750 connections: did not answer.",
             "other, loadtest, 1000 connections: ended.",
         ];
-        assert_eq!(failures(&results, &results.workloads[0]), expected);
+        assert_eq!(failures(&NAMES, &results.workloads[0]), expected);
     }
 
     #[test]

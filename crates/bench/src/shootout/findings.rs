@@ -29,8 +29,8 @@ pub(super) type List<'a> = (String, &'a [String], Option<String>);
 
 impl Findings {
     pub(super) fn of(results: &Results) -> Self {
-        let of_all = |of: fn(&Results, &Workload) -> Vec<String>| {
-            results.workloads.iter().flat_map(|workload| of(results, workload)).collect::<Vec<_>>()
+        let of_all = |of: fn(&[&str], &Workload) -> Vec<String>| {
+            results.all_workloads().flat_map(|(workload, names)| of(&names, workload)).collect::<Vec<_>>()
         };
         let subject = results.present().next().map(|server| server.name.clone()).unwrap_or_default();
         Self {
@@ -40,7 +40,7 @@ impl Findings {
             defeats: defeats(results),
             faults: of_all(faults),
             failures: [of_all(failures), failed_claims(&results.claims)].concat(),
-            rankings: of_all(rankings),
+            rankings: results.workloads.iter().flat_map(|workload| rankings(results, workload)).collect(),
         }
     }
 

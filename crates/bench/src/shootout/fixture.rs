@@ -1,5 +1,6 @@
 //! Figures for the tests of reports.
 
+use super::balancing::{Balancer, Balancing, Row};
 use super::results::{Cell, Claim, Machine, Results, Role, Run, Server, Size, Workload};
 use crate::load::Counted;
 
@@ -36,6 +37,58 @@ pub(super) fn claim(server: &str, acknowledged: u64, lost: u64) -> Claim {
         seconds: 2.0,
         lost,
         failure: None,
+    }
+}
+
+/// A balancer that makes one or two replicas half as fast, in three workloads.
+pub(super) fn balancing() -> Balancing {
+    let rows = [("direct", 1), ("front", 1), ("direct", 2), ("front", 2)];
+    let row = |(balancer, replicas): (&str, u32)| Row {
+        name: format!("{balancer} × {replicas}"),
+        balancer: balancer.into(),
+        replicas,
+    };
+    let lineups: Vec<Row> = rows.into_iter().map(row).collect();
+    let of = |row: &Row| {
+        let is_direct = row.balancer == "direct";
+        let balancer_cpu_secs = (!is_direct).then_some(0.5);
+        let run = |per_sec| Run { balancer_cpu_secs, latency_ms: vec![(99.0, 1.0)], ..run(per_sec, 0) };
+        let runs = if is_direct { [200, 201] } else { [100, 101] };
+        cell(&row.name, 0, runs.map(run).to_vec())
+    };
+    let workload = |(title, counted, is_paced): (&str, Counted, bool)| Workload {
+        name: title.into(),
+        title: title.into(),
+        text: "Text.".into(),
+        bench: "echo".into(),
+        qos: 0,
+        counted,
+        sizes: vec![Size {
+            name: "100 connections".into(),
+            connections: 100,
+            share_of_best: None,
+            is_paced,
+            role: Role::Load,
+        }],
+        cells: lineups.iter().map(of).collect(),
+    };
+    let (messages, connections) = (Counted::Messages, Counted::Connections);
+    let workloads =
+        [("echo", messages, false), ("latency", messages, true), ("connects", connections, false)];
+    Balancing {
+        server: server("mine"),
+        balancers: vec![Balancer {
+            name: "front".into(),
+            version: "1".into(),
+            command: "front".into(),
+            files: vec![("front.conf".into(), "to {port of replica 1}".into())],
+            fairness: vec!["setting: reason".into()],
+            notes: Vec::new(),
+            absence: None,
+        }],
+        cpus: None,
+        workloads: workloads.map(workload).to_vec(),
+        lineups,
     }
 }
 
@@ -84,5 +137,6 @@ pub(super) fn results() -> Results {
             cells,
         }],
         claims: Vec::new(),
+        balancing: None,
     }
 }

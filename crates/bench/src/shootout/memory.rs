@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::process::Process;
+use crate::process::Processes;
 
 /// Time between two samples of a short run.
 const INTERVAL: Duration = Duration::from_millis(250);
@@ -77,14 +77,14 @@ impl Growing {
 }
 
 impl Watch {
-    /// Begins to look at a process four times a second.
-    pub(super) fn begin(process: Process) -> Self {
+    /// Begins to look at a server, or at all its replicas, four times a second.
+    pub(super) fn begin(servers: Processes) -> Self {
         let (end, ended) = mpsc::channel::<()>();
         let look = move || {
             let mut growing = Growing::new();
             let mut due = Instant::now();
             // A process that has ended has no memory.
-            while let Some(bytes) = process.reported_resident_bytes() {
+            while let Some(bytes) = servers.reported_resident_bytes() {
                 growing.add(bytes);
                 due += INTERVAL;
                 let patience = due.saturating_duration_since(Instant::now());
@@ -120,6 +120,7 @@ impl Drop for Watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::Process;
 
     #[test]
     fn a_series_is_bounded_and_its_samples_stay_at_equal_intervals() {
@@ -142,10 +143,11 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn a_process_is_looked_at_from_the_first_moment_on() {
-        let watch = Watch::begin(Process::from(nix::unistd::getpid()));
+        let of = |process: Process| Processes::from(Some(process));
+        let watch = Watch::begin(of(Process::from(nix::unistd::getpid())));
         let series = watch.finish();
         assert!(series.bytes[0] > 100_000, "{series:?}");
         assert_eq!(series.interval_secs, 0.25);
-        assert!(Watch::begin(Process::new(i32::MAX)).finish().is_empty());
+        assert!(Watch::begin(of(Process::new(i32::MAX))).finish().is_empty());
     }
 }

@@ -7,10 +7,12 @@
 //! - `description` reads the file, `peer` starts servers, and `workload` is one test.
 //! - `course` has the rounds, `memory` looks at servers meanwhile, and `claims` kills servers that claim durability.
 //! - `results` are the figures, `quantity` has their units, and `statistics` says how far apart figures have to be.
+//! - `balancing` has load balancers in front of replicas of a server.
 //! - `findings` and `faults` put figures into words.
 //! - `report` makes the pages. `agreement` compares two runs.
 
 mod agreement;
+mod balancing;
 mod claims;
 mod course;
 mod description;
@@ -40,7 +42,8 @@ use crate::measure::Generator;
 use crate::scratch::file_system_of;
 
 use self::agreement::Agreement;
-use self::description::Description;
+use self::balancing::Plan;
+use self::description::{BuiltIn, Description};
 use self::peer::{Peer, Places};
 use self::results::{Claim, Layered, Machine, Results, Server};
 use self::workload::Workload;
@@ -64,6 +67,7 @@ struct Setting {
     /// The certificate of servers whose connections have TLS.
     trust: Trust,
     server_cpus: Option<CpuList>,
+    balancer_cpus: Option<CpuList>,
     generator: Generator,
     interrupt: Interrupt,
 }
@@ -84,12 +88,19 @@ pub(crate) fn run(args: &ShootoutArgs) -> Result<ExitCode> {
         let is_agreed = agreement.contradictions.is_empty() && agreement.count() > 0;
         return Ok(if is_agreed { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
-    let description = Description::read(args.file.as_deref(), args.quick)?;
+    let description = match &args.file {
+        Some(file) => Description::read(file)?,
+        None if args.quick => Description::built_in(BuiltIn::Quick)?,
+        None if args.balancers => Description::built_in(BuiltIn::Balancers)?,
+        None => Description::built_in(BuiltIn::Full)?,
+    };
     let places = Places::find()?;
+    let balancers = Plan::of(&description, args, &places)?;
     let entries = description.chosen_servers(&args.servers)?;
     let peers: Vec<Peer> = entries.into_iter().map(|entry| Peer::new(entry, places.clone())).collect();
     if args.list {
         list(&peers, &description);
+        balancers.iter().for_each(Plan::list);
         return Ok(ExitCode::SUCCESS);
     }
     let workloads: Vec<Workload> = description
@@ -97,12 +108,14 @@ pub(crate) fn run(args: &ShootoutArgs) -> Result<ExitCode> {
         .into_iter()
         .map(Workload::new)
         .collect::<Result<_>>()?;
+    let behind = balancers.as_ref().map_or(0, Plan::connections_max);
     let connections = workloads.iter().map(Workload::connections_max).max().unwrap_or(0);
-    host::raise_descriptor_limit(connections)?;
+    host::raise_descriptor_limit(connections.max(behind))?;
     fs::create_dir_all(&args.output)
         .map_err(Error::io(format!("make {}", wire::Shown(args.output.display()))))?;
     let setting = setting(args, &description, &workloads)?;
-    let results = compare(&setting, &description, peers, &workloads)?;
+    let plans = Plans { peers, workloads: &workloads, balancers: balancers.as_ref() };
+    let results = compare(&setting, &description, plans)?;
     let written = write(&results, &args.output);
     // All servers have ended by now.
     setting.interrupt.take_effect()?;
@@ -127,6 +140,8 @@ fn setting(args: &ShootoutArgs, description: &Description, workloads: &[Workload
     let seconds = args.seconds.map_or(description.seconds, |seconds| seconds.as_secs_f64());
     let patience = Duration::from_secs_f64(seconds * PATIENCE_FACTOR).max(PATIENCE_MIN);
     let generator_cpus = cpus(&args.pin, &description.generator_cpus)?;
+    let server_cpus = cpus(&args.server_cpu, &description.server_cpus)?;
+    let of_balancers = description.balancing.as_ref().and_then(|balancing| balancing.cpus.clone());
     let folder = args.output.canonicalize();
     let folder = folder.map_err(Error::io(format!("find {}", wire::Shown(args.output.display()))))?;
     let has_tls = workloads.iter().any(|workload| workload.over.has_tls());
@@ -139,7 +154,8 @@ fn setting(args: &ShootoutArgs, description: &Description, workloads: &[Workload
         warm_up_seconds: description.warm_up_seconds.min(seconds),
         run_patience: patience,
         folder,
-        server_cpus: cpus(&args.server_cpu, &description.server_cpus)?,
+        balancer_cpus: cpus(&None, &of_balancers)?.or_else(|| server_cpus.clone()),
+        server_cpus,
         generator: Generator {
             workers: generator_cpus.as_ref().map_or(1, CpuList::count),
             cpus: generator_cpus,
@@ -149,50 +165,55 @@ fn setting(args: &ShootoutArgs, description: &Description, workloads: &[Workload
     })
 }
 
-fn compare(
-    setting: &Setting,
-    description: &Description,
+/// Everything that is measured.
+struct Plans<'a> {
     peers: Vec<Peer>,
-    workloads: &[Workload],
-) -> Result<Results> {
+    workloads: &'a [Workload],
+    balancers: Option<&'a Plan>,
+}
+
+fn compare(setting: &Setting, description: &Description, plans: Plans<'_>) -> Result<Results> {
     let started = Instant::now();
-    let machine = machine(setting)?;
+    let Plans { peers, workloads, balancers } = plans;
     let servers: Vec<Server> = peers.iter().map(|peer| server(peer, workloads)).collect();
     for server in &servers {
         eprintln!("{}: {}", server.name, server.absence.as_deref().unwrap_or(&server.version));
     }
     let peers: Vec<Peer> = peers.into_iter().filter(|peer| peer.absence().is_none()).collect();
-    if peers.is_empty() {
+    if peers.is_empty() && balancers.is_none() {
         return Err(Error::Arguments("none of the servers is installed".to_owned()));
     }
     let mut results = Results {
         title: description.title.clone(),
         command: command_line(),
-        machine,
+        machine: machine(setting)?,
         seconds: 0.0,
         interruption: None,
         servers,
         workloads: Vec::new(),
         claims: Vec::new(),
+        balancing: None,
     };
-    let mut measured = Vec::new();
     // A night is not lost if the machine goes away in its last hour.
-    let keep = |workloads: &[results::Workload]| {
+    let keep = |so_far: &Results| {
         let so_far = Results {
             seconds: started.elapsed().as_secs_f64(),
             interruption: Some("the shoot-out was under way".to_owned()),
-            workloads: workloads.to_vec(),
-            ..results.clone()
+            ..so_far.clone()
         };
         save(&so_far, &setting.folder)
     };
-    let ended = course::run(setting, &peers, workloads, &mut measured, keep);
+    let mut measured = Vec::new();
+    let base = results.clone();
+    let ended = course::run(setting, &peers, workloads, &mut measured, |workloads| {
+        keep(&Results { workloads: workloads.to_vec(), ..base.clone() })
+    });
     results.workloads = measured;
     let ended = ended.and_then(|()| {
         if description.check_claims {
             results.claims = check_claims(setting, &peers)?;
         }
-        Ok(())
+        balancers.map_or(Ok(()), |plan| plan.run(setting, &mut results, keep))
     });
     results.seconds = started.elapsed().as_secs_f64();
     results.interruption = ended.err().map(|error| error.to_string());
@@ -260,12 +281,17 @@ fn command_line() -> String {
 }
 
 fn list(peers: &[Peer], description: &Description) {
-    println!("{}\n\nServers:", description.title);
+    println!("{}", description.title);
+    if !peers.is_empty() {
+        println!("\nServers:");
+    }
     for peer in peers {
         let state = peer.absence().unwrap_or_else(|| peer.version());
         println!("  {:<12} {:<11} {state}", peer.name(), peer.entry.language);
     }
-    println!("\nWorkloads:");
+    if !description.workloads.is_empty() {
+        println!("\nWorkloads:");
+    }
     for workload in &description.workloads {
         println!(
             "  {:<16} {}\n  {:<16} pondhawk bench {}",
@@ -310,6 +336,7 @@ impl Setting {
             folder: env::temp_dir(),
             trust: Trust::default(),
             server_cpus: None,
+            balancer_cpus: None,
             generator: Generator { workers: 1, cpus: None, version: wire::Version::V3_1_1 },
             interrupt: Interrupt::default(),
         }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use std::{env, fs};
 
 use super::Setting;
-use super::description::{Durable, ServerEntry};
+use super::balancing::Ending;
+use super::description::{Durable, Proxied, ServerEntry};
 use crate::error::{Error, Result};
 use crate::host::CpuList;
 use crate::interrupt::Interrupt;
@@ -37,10 +38,35 @@ pub(super) struct Places {
     own: PathBuf,
 }
 
-/// A server that accepts connections. It ends, and its folder goes, when this is dropped.
+/// Something that is started and measured: a server, or several behind a load balancer.
+pub(super) trait Contestant {
+    /// Its name in tables.
+    fn name(&self) -> &str;
+
+    /// The server.
+    fn peer(&self) -> &Peer;
+
+    /// Starts everything, and waits until it accepts connections.
+    ///
+    /// # Errors
+    /// [`Error::Server`] if it does not start; else if the system refuses something, or there was an interrupt.
+    fn start(&self, setting: &Setting, over: Over) -> Result<Running>;
+}
+
+/// Programs that accept connections. They end, and their folders go, when this is dropped.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) target: Target,
+    /// Ends a load balancer inside the kernel.
+    _ending: Option<Ending>,
+    members: Vec<Member>,
+}
+
+/// A program that runs in a folder of its own.
+#[derive(Debug)]
+pub(super) struct Member {
+    /// The words with which a failure begins, if there are several programs, such as `replica 2 `.
+    role: String,
     /// Killed when this is dropped: its data go with it, so nobody waits until they are in order.
     started: Option<Started>,
     // Dropped last: a server may write until it has ended.
@@ -49,7 +75,7 @@ pub(super) struct Running {
 
 /// A folder that is removed with everything in it.
 #[derive(Debug)]
-struct Folder(PathBuf);
+pub(super) struct Folder(pub(super) PathBuf);
 
 /// The recipe of a server with all its words replaced, at one address and in one folder.
 #[derive(Debug)]
@@ -78,9 +104,25 @@ impl Places {
         Ok(Self { peers, own })
     }
 
-    fn fill_in(&self, text: &str) -> String {
+    pub(super) fn fill_in(&self, text: &str) -> String {
         let text = text.replace("{peers}", &self.peers.display().to_string());
         text.replace("{self}", &self.own.display().to_string())
+    }
+
+    /// What to do to install a program, if it is not installed.
+    pub(super) fn absence_of(&self, program: &str) -> Option<String> {
+        let program = self.fill_in(program);
+        let is_there =
+            if program.contains('/') { Path::new(&program).exists() } else { is_on_path(&program) };
+        let how = "`cargo xtask shootout --install` installs what package registries have";
+        (!is_there).then(|| format!("not installed: there is no {program} ({how})"))
+    }
+
+    /// The version that a command reports.
+    pub(super) fn version_of(&self, command: Option<&str>) -> String {
+        let Some(command) = command else { return "unknown".to_owned() };
+        let output = Command::new("sh").arg("-c").arg(self.fill_in(command)).output();
+        first_line(&output.map(|output| [output.stdout, output.stderr].concat()).unwrap_or_default())
     }
 }
 
@@ -95,22 +137,12 @@ impl Peer {
 
     /// What to do to install the server, if it is not installed.
     pub(super) fn absence(&self) -> Option<String> {
-        let program = self.places.fill_in(&self.entry.program);
-        let is_there =
-            if program.contains('/') { Path::new(&program).exists() } else { is_on_path(&program) };
-        let how = "`cargo xtask shootout --install` installs what package registries have";
-        (!is_there).then(|| format!("not installed: there is no {program} ({how})"))
+        self.places.absence_of(&self.entry.program)
     }
 
     /// The version that the server reports.
     pub(super) fn version(&self) -> String {
-        let Some(command) = &self.entry.version else { return "unknown".to_owned() };
-        let output = Command::new("sh").arg("-c").arg(self.places.fill_in(command)).output();
-        let text = output.map(|output| [output.stdout, output.stderr].concat()).unwrap_or_default();
-        let text = String::from_utf8_lossy(&text);
-        let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("unknown");
-        // It goes to a terminal and into pages.
-        line.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
+        self.places.version_of(self.entry.version.as_deref())
     }
 
     /// Whether there are settings for connections over these layers.
@@ -127,6 +159,18 @@ impl Peer {
         let command = layered.and_then(|layered| layered.command.as_ref()).unwrap_or(&self.entry.command);
         let files = layered.map_or(&self.entry.files, |layered| &layered.files);
         self.recipe_of(setting, over, command, files)
+    }
+
+    /// The same for a replica behind a load balancer that announces clients with the PROXY protocol; `None` if there are
+    /// no settings for that.
+    ///
+    /// # Errors
+    /// As [`Self::recipe`].
+    pub(super) fn proxied_recipe<'a>(&'a self, setting: &'a Setting) -> Result<Option<Recipe<'a>>> {
+        let proxied = self.entry.proxied.as_ref();
+        let recipe =
+            |proxied: &'a Proxied| self.recipe_of(setting, Over::Tcp, &proxied.command, &proxied.files);
+        proxied.map(recipe).transpose()
     }
 
     /// The same with the settings for which the server claims durability; `None` if it claims none.
@@ -147,16 +191,13 @@ impl Peer {
         command: &'a str,
         files: &'a BTreeMap<String, String>,
     ) -> Result<Recipe<'a>> {
-        let Setting { folder: parent, trust, .. } = setting;
+        let trust = &setting.trust;
         let address = free_address()?;
         let mut spare_port = free_address()?.port();
         while spare_port == address.port() {
             spare_port = free_address()?.port();
         }
-        let folder = parent.join(format!("server-{}-{}", std::process::id(), address.port()));
-        fs::create_dir(&folder)
-            .map_err(Error::io(format!("make the directory {}", wire::Shown(folder.display()))))?;
-        let folder = Folder(folder);
+        let folder = Folder::make(setting, "server", address.port())?;
         Ok(Recipe { peer: self, command, files, over, trust, address, spare_port, folder })
     }
 }
@@ -168,7 +209,8 @@ impl Recipe<'_> {
     /// [`Error::Server`] if it does not start; else if a file cannot be written, or there was an interrupt.
     pub(super) fn start(self, cpus: Option<&CpuList>, interrupt: &Interrupt) -> Result<Running> {
         let (started, target) = self.launch(cpus, interrupt)?;
-        Ok(Running { target, started: Some(started), _folder: self.folder })
+        let member = Member::new("", started, self.folder);
+        Ok(Running::new(target, vec![member]))
     }
 
     /// Starts the server in its folder, perhaps again. The folder stays.
@@ -176,13 +218,7 @@ impl Recipe<'_> {
     /// # Errors
     /// As [`Self::start`].
     pub(super) fn launch(&self, cpus: Option<&CpuList>, interrupt: &Interrupt) -> Result<(Started, Target)> {
-        for (name, text) in self.files {
-            let path = self.folder.0.join(name);
-            let folder = path.parent().unwrap_or(&self.folder.0);
-            fs::create_dir_all(folder)
-                .and_then(|()| fs::write(&path, self.fill_in(text)))
-                .map_err(Error::io(format!("write {}", wire::Shown(path.display()))))?;
-        }
+        self.files.iter().try_for_each(|(name, text)| self.folder.write(name, &self.fill_in(text)))?;
         let mut started = Started::by_shell(&self.fill_in(self.command), cpus)?;
         let patience = Duration::from_secs(self.peer.entry.start_secs);
         started.wait_until_it_accepts(self.address, self.over, patience, interrupt)?;
@@ -202,14 +238,54 @@ impl Recipe<'_> {
     }
 }
 
-impl Running {
-    /// Whether the server still runs.
-    pub(super) fn is_alive(&mut self) -> bool {
-        self.started.as_mut().is_some_and(Started::is_alive)
+impl Contestant for Peer {
+    fn name(&self) -> &str {
+        &self.entry.name
+    }
+
+    fn peer(&self) -> &Peer {
+        self
+    }
+
+    fn start(&self, setting: &Setting, over: Over) -> Result<Running> {
+        self.recipe(setting, over)?.start(setting.server_cpus.as_ref(), &setting.interrupt)
     }
 }
 
-impl Drop for Running {
+impl Running {
+    pub(super) fn new(target: Target, members: Vec<Member>) -> Self {
+        Self { target, _ending: None, members }
+    }
+
+    /// The same with a command that runs when this is dropped.
+    pub(super) fn ended_by(self, ending: Option<Ending>) -> Self {
+        Self { _ending: ending, ..self }
+    }
+
+    /// Adds the programs of another one, each with this role. Returns its target.
+    pub(super) fn adopt(members: &mut Vec<Member>, mut other: Self, role: &str) -> Target {
+        for mut member in other.members.drain(..) {
+            member.role = format!("{role} ");
+            members.push(member);
+        }
+        other.target
+    }
+
+    /// The failure of the first program that has ended, if one has.
+    pub(super) fn ended(&mut self) -> Option<String> {
+        let is_alive = |member: &mut Member| member.started.as_mut().is_some_and(Started::is_alive);
+        let ended = self.members.iter_mut().position(|member| !is_alive(member))?;
+        Some(format!("{}ended during the run", self.members[ended].role))
+    }
+}
+
+impl Member {
+    pub(super) fn new(role: &str, started: Started, folder: Folder) -> Self {
+        Self { role: role.to_owned(), started: Some(started), _folder: folder }
+    }
+}
+
+impl Drop for Member {
     fn drop(&mut self) {
         if let Some(started) = self.started.take() {
             // Fails only if the process has ended already.
@@ -218,11 +294,43 @@ impl Drop for Running {
     }
 }
 
+impl Folder {
+    /// Makes an empty folder for a program that listens on this port.
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    pub(super) fn make(setting: &Setting, kind: &str, port: u16) -> Result<Self> {
+        let folder = setting.folder.join(format!("{kind}-{}-{port}", std::process::id()));
+        fs::create_dir(&folder)
+            .map_err(Error::io(format!("make the directory {}", wire::Shown(folder.display()))))?;
+        Ok(Self(folder))
+    }
+
+    /// Writes a file in it.
+    ///
+    /// # Errors
+    /// If the system refuses it.
+    pub(super) fn write(&self, name: &str, text: &str) -> Result<()> {
+        let path = self.0.join(name);
+        let folder = path.parent().unwrap_or(&self.0);
+        fs::create_dir_all(folder)
+            .and_then(|()| fs::write(&path, text))
+            .map_err(Error::io(format!("write {}", wire::Shown(path.display()))))
+    }
+}
+
 impl Drop for Folder {
     fn drop(&mut self) {
         // A remaining folder only takes space.
         let _ = fs::remove_dir_all(&self.0);
     }
+}
+
+/// The first line of an output with anything in it, fit for a terminal and for pages.
+pub(super) fn first_line(output: &[u8]) -> String {
+    let text = String::from_utf8_lossy(output);
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or("unknown");
+    line.chars().map(|character| if character.is_control() { ' ' } else { character }).collect()
 }
 
 #[cfg(test)]

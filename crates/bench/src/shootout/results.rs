@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::balancing::Balancing;
 use super::description;
 use super::memory::Series;
 use super::statistics::Estimate;
@@ -26,6 +27,9 @@ pub(super) struct Results {
     pub(super) workloads: Vec<Workload>,
     /// Results of the checks of durability.
     pub(super) claims: Vec<Claim>,
+    /// Load balancers in front of replicas of a server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) balancing: Option<Balancing>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -54,7 +58,7 @@ pub(super) struct Server {
     pub(super) files: Vec<(String, String)>,
     pub(super) fairness: Vec<String>,
     pub(super) notes: Vec<String>,
-    /// Settings for connections with other layers than TCP alone.
+    /// Settings for connections with other layers than TCP alone, and for replicas behind the PROXY protocol.
     #[serde(default)]
     pub(super) layers: Vec<Layered>,
     /// Why it was not measured, if it was not.
@@ -138,6 +142,12 @@ pub(super) struct Run {
     pub(super) out_of_order: u64,
     pub(super) unexpected: u64,
     pub(super) cpu_secs: Option<f64>,
+    /// CPU time of the load balancer in front, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) balancer_cpu_secs: Option<f64>,
+    /// The share of the busiest replica in the CPU time of all replicas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) busiest_share: Option<f64>,
     pub(super) peak_bytes: Option<u64>,
     /// Resident memory half a second after the clients have gone.
     pub(super) after_bytes: Option<u64>,
@@ -178,6 +188,12 @@ pub(super) struct Claim {
 pub(super) enum Measure {
     MessagesPerSec,
     CpuSecsPerMillion,
+    /// The same of the load balancer in front.
+    BalancerCpuSecsPerMillion,
+    /// The same of both together.
+    AllCpuSecsPerMillion,
+    /// The share of the busiest replica, in per cent.
+    BusiestPercent,
     PeakBytes,
     AfterBytes,
     ConnectionBytes,
@@ -200,6 +216,23 @@ impl Layered {
 }
 
 impl Results {
+    /// All servers, also the one that was measured behind load balancers alone.
+    pub(super) fn described(&self) -> impl Iterator<Item = &Server> {
+        let behind = self.balancing.as_ref().map(|balancing| &balancing.server);
+        let is_known = |server: &&Server| self.servers.iter().any(|known| known.name == server.name);
+        self.servers.iter().chain(behind.filter(|server| !is_known(server)))
+    }
+
+    /// The workloads of all servers, and those behind load balancers, each with the names of its rows.
+    pub(super) fn all_workloads(&self) -> impl Iterator<Item = (&Workload, Vec<&str>)> {
+        let names: Vec<&str> = self.present().map(|server| server.name.as_str()).collect();
+        let compared = self.workloads.iter().map(move |workload| (workload, names.clone()));
+        let balanced = self.balancing.iter().flat_map(|balancing| {
+            balancing.workloads.iter().map(|workload| (workload, balancing.names().collect()))
+        });
+        compared.chain(balanced)
+    }
+
     /// The servers that were measured.
     pub(super) fn present(&self) -> impl Iterator<Item = &Server> {
         self.servers.iter().filter(|server| server.absence.is_none())
@@ -287,11 +320,15 @@ impl Run {
     /// The value of a quantity, if the run has it.
     pub(super) fn value(&self, measure: Measure) -> Option<f64> {
         let has_messages = self.messages > 0 && self.seconds > 0.0;
+        let per_million = |secs: f64| has_messages.then(|| secs * 1e6 / self.messages as f64);
         match measure {
             Measure::MessagesPerSec => has_messages.then(|| self.messages as f64 / self.seconds),
-            Measure::CpuSecsPerMillion => {
-                self.cpu_secs.filter(|_| has_messages).map(|cpu| cpu * 1e6 / self.messages as f64)
+            Measure::CpuSecsPerMillion => self.cpu_secs.and_then(per_million),
+            Measure::BalancerCpuSecsPerMillion => self.balancer_cpu_secs.and_then(per_million),
+            Measure::AllCpuSecsPerMillion => {
+                self.cpu_secs.map(|cpu| cpu + self.balancer_cpu_secs.unwrap_or(0.0)).and_then(per_million)
             }
+            Measure::BusiestPercent => self.busiest_share.map(|share| share * 100.0),
             Measure::PeakBytes => self.peak_bytes.map(|bytes| bytes as f64),
             Measure::AfterBytes => self.after_bytes.map(|bytes| bytes as f64),
             // Of interest where nothing else is measured.

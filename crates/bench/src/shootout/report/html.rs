@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::super::balancing::Balancing;
 use super::super::findings::Findings;
 use super::super::quantity::QUANTITIES;
 use super::super::results::{Claim, Results, Workload};
@@ -9,7 +10,7 @@ use super::contents::Contents;
 use super::drawing::Chart;
 use super::machine::machine;
 use super::tables::{self, CellText, Grid};
-use super::{CLAIMS, LEGEND, SERVERS, charts, closed_loop, is_closed_loop, legend, sentence};
+use super::{CLAIMS, LEGEND, SERVERS, balancing, charts, closed_loop, is_closed_loop, legend, sentence};
 use crate::error::Result;
 
 const STYLE: &str = include_str!("style.css");
@@ -37,6 +38,9 @@ pub(in super::super) fn html(results: &Results) -> Result<String> {
     }
     if !results.claims.is_empty() {
         page.claims(&results.claims);
+    }
+    if let Some(figures) = &results.balancing {
+        page.balancing(figures);
     }
     page.servers(results);
     let mut top = Page::default();
@@ -191,6 +195,32 @@ impl Page {
         }
     }
 
+    fn balancing(&mut self, figures: &Balancing) {
+        self.heading(&balancing::heading(figures));
+        balancing::texts(figures).iter().for_each(|text| self.element("p", text));
+        balancing::absences(figures).iter().for_each(|text| self.element("p", text));
+        let differences = balancing::differences(figures);
+        if !differences.is_empty() {
+            self.element("h3", "Differences to clients without a balancer");
+            self.raw("<ul>\n");
+            differences.iter().for_each(|item| self.element("li", item));
+            self.raw("</ul>\n");
+        }
+        for workload in &figures.workloads {
+            self.element("h3", &workload.title);
+            self.element("p", &workload.text);
+            self.element("pre", &format!("pondhawk bench {}", workload.bench));
+            self.table(&balancing::grid(figures, workload), "figures");
+        }
+        for balancer in figures.balancers.iter().filter(|balancer| balancer.absence.is_none()) {
+            self.details(&format!("Settings of {}", balancer.name));
+            self.element("p", &balancer.version);
+            let settings = [&balancer.fairness[..], &balancer.notes].concat();
+            self.settings(&balancer.command, &balancer.files, &settings);
+            self.raw("</details>\n");
+        }
+    }
+
     /// Begins a part that readers can close. It is open, because browsers do not print closed ones.
     fn details(&mut self, summary: &str) {
         self.raw(&format!("<details open><summary>{}</summary>\n", escaped(summary)));
@@ -198,7 +228,7 @@ impl Page {
 
     fn servers(&mut self, results: &Results) {
         self.heading(SERVERS);
-        for server in &results.servers {
+        for server in results.described() {
             self.element("h3", &server.name);
             if let Some(absence) = &server.absence {
                 self.element("p", &format!("Not measured: {absence}."));
@@ -255,7 +285,7 @@ fn escaped(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::fixture::{claim, results};
+    use super::super::super::fixture::{balancing, claim, results};
     use super::super::super::results::Layered;
     use super::*;
 
@@ -284,6 +314,32 @@ mod tests {
         ];
         assert!(order.windows(2).all(|pair| at(pair[0]) < at(pair[1])), "{page}");
         assert!(page.contains("<svg class=\"on-wide\" role=\"img\""));
+    }
+
+    #[test]
+    fn load_balancers_have_a_section_with_their_configurations() {
+        let mut results = results();
+        results.servers.remove(0);
+        results.balancing = Some(balancing());
+        let page = html(&results).unwrap();
+        for text in [
+            "<h2 id=\"load-balancers-in-front-of-mine\"",
+            "<span>2 replicas</span>",
+            "Settings of front",
+            "to {port of replica 1}",
+            "worse than direct",
+            // Its settings are printed, although it is not compared with the others.
+            "<h3>mine</h3>",
+        ] {
+            assert!(page.contains(text), "{text} is missing in {page}");
+        }
+        let markdown = super::super::markdown(&results);
+        for text in ["## Load balancers in front of mine", "| front ", "front.conf", "### mine"] {
+            assert!(markdown.contains(text), "{text} is missing in {markdown}");
+        }
+        let why = "no module".to_owned();
+        results.balancing.as_mut().unwrap().balancers[0].absence = Some(why);
+        assert!(html(&results).unwrap().contains("Not measured: front: no module."));
     }
 
     #[test]

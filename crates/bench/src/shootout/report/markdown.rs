@@ -1,11 +1,12 @@
 //! The report as Markdown, which reads well on a terminal too.
 
+use super::super::balancing::Balancing;
 use super::super::findings::Findings;
 use super::super::results::{Claim, Results, Workload};
 use super::contents::Contents;
 use super::machine::machine;
 use super::tables::{self, CellText, Grid};
-use super::{CLAIMS, LEGEND, SERVERS, closed_loop, legend, sentence};
+use super::{CLAIMS, LEGEND, SERVERS, balancing, closed_loop, legend, sentence};
 use crate::table::{Section, Table};
 
 /// The whole report. Broken promises and defeats of the first server come first.
@@ -29,6 +30,9 @@ pub(in super::super) fn markdown(results: &Results) -> String {
         page.heading(CLAIMS);
         let notes = results.claims.iter().filter(|claim| !claim.claim.is_empty()).map(note);
         page.text.push_str(&table(&tables::of_claims(&results.claims), notes.collect()));
+    }
+    if let Some(figures) = &results.balancing {
+        page.balancing(figures);
     }
     page.heading(SERVERS);
     servers(&mut page.text, results);
@@ -75,6 +79,39 @@ impl Page {
         }
         self.text.push_str(&table(&tables::of_workload(results, workload), Vec::new()));
     }
+
+    fn balancing(&mut self, figures: &Balancing) {
+        self.heading(&balancing::heading(figures));
+        for text in balancing::texts(figures).into_iter().chain(balancing::absences(figures)) {
+            self.text.push_str(&format!("{text}\n\n"));
+        }
+        for difference in balancing::differences(figures) {
+            self.text.push_str(&format!("- {difference}\n"));
+        }
+        for workload in &figures.workloads {
+            let Workload { title, text, bench, .. } = workload;
+            self.text.push_str(&format!("\n### {title}\n\n{text}\n\n```\npondhawk bench {bench}\n```\n\n"));
+            self.text.push_str(&table(&balancing::grid(figures, workload), Vec::new()));
+        }
+        for balancer in figures.balancers.iter().filter(|balancer| balancer.absence.is_none()) {
+            let all = [&balancer.fairness[..], &balancer.notes].concat();
+            let text = settings(&balancer.command, &balancer.files, &all);
+            self.text.push_str(&format!("\n### {}\n\n{}\n\n{text}", balancer.name, balancer.version));
+        }
+    }
+}
+
+/// A command, its files, and its settings.
+fn settings(command: &str, files: &[(String, String)], settings: &[String]) -> String {
+    let mut text = format!("```\n{command}\n```\n");
+    for (name, content) in files {
+        text.push_str(&format!("\n{name}:\n\n```\n{}\n```\n", content.trim_end()));
+    }
+    for setting in settings {
+        text.push_str(&format!("\n- {}", sentence(setting)));
+    }
+    text.push('\n');
+    text
 }
 
 /// A table with notes below it.
@@ -109,7 +146,7 @@ fn note(claim: &Claim) -> String {
 }
 
 fn servers(text: &mut String, results: &Results) {
-    for server in &results.servers {
+    for server in results.described() {
         let gap = if text.ends_with("\n\n") { "" } else { "\n" };
         text.push_str(&format!("{gap}### {}\n\n", server.name));
         if let Some(absence) = &server.absence {
@@ -118,26 +155,12 @@ fn servers(text: &mut String, results: &Results) {
         }
         let language = if server.language.is_empty() { "" } else { &format!("{}, ", server.language) };
         let version = server.version.replace('|', "\\|").replace('<', "&lt;");
-        text.push_str(&format!("{language}version: {version}\n\n```\n{}\n```\n", server.command));
-        for (name, content) in &server.files {
-            text.push_str(&format!("\n{name}:\n\n```\n{}\n```\n", content.trim_end()));
-        }
-        for setting in server.fairness.iter().chain(&server.notes) {
-            text.push_str(&format!("\n- {}", sentence(setting)));
-        }
-        text.push('\n');
+        let own = settings(&server.command, &server.files, &[&server.fairness[..], &server.notes].concat());
+        text.push_str(&format!("{language}version: {version}\n\n{own}"));
         for layered in &server.layers {
-            text.push_str(&format!(
-                "\n{}, over {}:\n\n```\n{}\n```\n",
-                server.name, layered.over, layered.command
-            ));
-            for (name, content) in &layered.files {
-                text.push_str(&format!("\n{name}:\n\n```\n{}\n```\n", content.trim_end()));
-            }
-            for setting in layered.fairness.iter().chain(&layered.notes) {
-                text.push_str(&format!("\n- {}", sentence(setting)));
-            }
-            text.push('\n');
+            let all = [&layered.fairness[..], &layered.notes].concat();
+            let own = settings(&layered.command, &layered.files, &all);
+            text.push_str(&format!("\n{}, over {}:\n\n{own}", server.name, layered.over));
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Reports of a shoot-out: Markdown, and one HTML file with charts.
 //!
 //! `tables` has the texts of all tables, `contents` the ids of headings, and `signs` the colours of servers.
-//! `charts` has the figures of charts, and `drawing` their lines.
+//! `balancing` has the section about load balancers. `charts` has the figures of charts, and `drawing` their lines.
 
+mod balancing;
 mod charts;
 mod contents;
 mod drawing;
@@ -37,7 +38,8 @@ fn sentence(text: &str) -> String {
 /// The explanations of the signs in tables.
 fn legend(results: &Results) -> Vec<&'static str> {
     let workloads = || results.workloads.iter();
-    let cells = || workloads().flat_map(|workload| &workload.cells);
+    let all_workloads = || results.all_workloads().map(|(workload, _)| workload);
+    let cells = || all_workloads().flat_map(|workload| &workload.cells);
     let mut legend = vec![
         "Mean of the rounds ± half of the interval that contains the true mean with 95 % (Student's \
          distribution), in one unit. Two figures differ if their intervals do not overlap. The runs of all \
@@ -63,7 +65,7 @@ fn legend(results: &Results) -> Vec<&'static str> {
         );
     }
     let has_faults = |workload: &Workload| workload.cells.iter().any(|cell| !workload.is_sound(cell));
-    if workloads().any(has_faults) {
+    if all_workloads().any(has_faults) {
         legend.push("† Messages were lost, duplicated or out of order, or a run failed: see the findings.");
     }
     legend

@@ -148,7 +148,7 @@ pub(super) fn quantities(workload: &Workload) -> Vec<&'static Quantity> {
 }
 
 /// The mean with half of its interval, and the marks of the cell.
-fn cell_text(workload: &Workload, cell: &Cell, quantity: &Quantity) -> CellText {
+pub(super) fn cell_text(workload: &Workload, cell: &Cell, quantity: &Quantity) -> CellText {
     if let Some(why) = &cell.skipped {
         return CellText::plain(format!("({why})"));
     }
