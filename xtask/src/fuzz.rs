@@ -85,9 +85,9 @@ pub(crate) fn run(house: &House, options: &Options, log: &mut Log) -> Result<(),
         return log.run(&mut tcp);
     }
     // The fuzzer over TCP waits for sockets while the targets compute.
-    let mut tcp = log.start(&mut tcp)?;
+    let tcp = log.start(&mut tcp)?;
     let targets = run_targets(house, options, log);
-    let status = tcp.wait().map_err(|error| format!("the fuzzer over TCP: {error}"))?;
+    let status = log.wait(tcp).map_err(|error| format!("the fuzzer over TCP: {error}"))?;
     targets?;
     if status.success() { Ok(()) } else { Err(format!("the fuzzer over TCP failed ({status})")) }
 }
@@ -172,8 +172,8 @@ impl Run<'_> {
     /// Waits for the end of the target, and appends its output to the log of all.
     fn end(mut self, all: &mut Log) -> Result<(), String> {
         let target = self.target;
-        let status = self.process.wait().map_err(|error| format!("{target}: {error}"))?;
-        all.note(&format!("# {target}\n{}", self.log.text()));
+        let status = self.log.wait(self.process).map_err(|error| format!("{target}: {error}"))?;
+        all.append(&format!("# {target}"), &self.log);
         if status.success() {
             Ok(())
         } else {

@@ -4,7 +4,10 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use crate::cpu;
 
 /// The log file of one step.
 #[derive(Debug)]
@@ -12,6 +15,7 @@ pub(crate) struct Log {
     path: PathBuf,
     file: File,
     remark: String,
+    spent: Duration,
 }
 
 /// Numbers of tests in a log.
@@ -25,7 +29,7 @@ pub(crate) struct Counts {
 impl Log {
     pub(crate) fn create(path: PathBuf) -> Result<Self, String> {
         let file = File::create(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self { path, file, remark: String::new() })
+        Ok(Self { path, file, remark: String::new(), spent: Duration::ZERO })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -37,8 +41,23 @@ impl Log {
     /// # Errors
     /// If the program cannot be run, or fails.
     pub(crate) fn run(&mut self, command: &mut Command) -> Result<(), String> {
+        let program = self.start(command)?;
+        self.expect_success(command, program)
+    }
+
+    /// Waits for a program that this log has [started](Self::start), and adds its processor time.
+    ///
+    /// # Errors
+    /// If the program cannot be waited for.
+    pub(crate) fn wait(&mut self, mut program: Child) -> Result<ExitStatus, String> {
+        let (status, spent) = cpu::wait(&mut program).map_err(|error| error.to_string())?;
+        self.spent += spent;
+        Ok(status)
+    }
+
+    fn expect_success(&mut self, command: &Command, program: Child) -> Result<(), String> {
         let line = command_line(command);
-        let status = self.start(command)?.wait().map_err(|error| format!("`{line}`: {error}"))?;
+        let status = self.wait(program).map_err(|error| format!("`{line}`: {error}"))?;
         if status.success() { Ok(()) } else { Err(format!("`{line}` failed ({status})")) }
     }
 
@@ -52,6 +71,17 @@ impl Log {
         let output = || self.file.try_clone().map_err(|error| error.to_string());
         command.stdin(Stdio::null()).stdout(output()?).stderr(output()?);
         command.spawn().map_err(|error| format!("cannot run `{line}`: {error}"))
+    }
+
+    /// Appends the log of other programs, and adds their processor time.
+    pub(crate) fn append(&mut self, title: &str, other: &Self) {
+        self.note(&format!("{title}\n{}", other.text()));
+        self.spent += other.spent;
+    }
+
+    /// Processor time of the programs that were waited for.
+    pub(crate) fn spent(&self) -> Duration {
+        self.spent
     }
 
     /// Writes a line to the log.

@@ -5,6 +5,7 @@
 
 mod bench;
 mod conformance;
+mod cpu;
 mod fuzz;
 mod house;
 mod log;

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::thread::{Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
+use crate::cpu;
 use crate::house::House;
 use crate::log::{self, Counts, Log};
 
@@ -22,6 +23,8 @@ pub(crate) struct Report {
 struct Step {
     name: &'static str,
     took: Duration,
+    /// Processor time of this program and of those that it has run.
+    spent: Duration,
     is_good: bool,
     counts: Counts,
     remark: String,
@@ -86,7 +89,13 @@ impl Report {
         let checks = self.steps.iter().map(Step::checks);
         let (passed, failed) = checks.fold((0, 0), |sum, checks| (sum.0 + checks.0, sum.1 + checks.1));
         let seconds = self.begun.elapsed().as_secs();
-        println!("\n{passed} passed, {failed} failed in {} min {:02} s", seconds / 60, seconds % 60);
+        let spent: Duration = self.steps.iter().map(|step| step.spent).sum();
+        println!(
+            "\n{passed} passed, {failed} failed in {} min {:02} s, and {} s of processor time",
+            seconds / 60,
+            seconds % 60,
+            spent.as_secs()
+        );
         if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }
@@ -100,16 +109,17 @@ pub(crate) struct Done {
 }
 
 fn carry_out(folder: PathBuf, name: &'static str, work: impl FnOnce(&mut Log) -> Result<(), String>) -> Done {
-    let begun = Instant::now();
-    let (result, text, remark) = match Log::create(folder.join(format!("{name}.log"))) {
+    let (begun, spent_before) = (Instant::now(), cpu::of_thread());
+    let (result, text, remark, spent) = match Log::create(folder.join(format!("{name}.log"))) {
         Ok(mut log) => {
             let result = work(&mut log).map_err(|error| (error, log.path().to_owned()));
-            (result, log.text(), log.remarked().to_owned())
+            (result, log.text(), log.remarked().to_owned(), log.spent())
         }
-        Err(error) => (Err((error, folder)), String::new(), String::new()),
+        Err(error) => (Err((error, folder)), String::new(), String::new(), Duration::ZERO),
     };
+    let spent = spent + cpu::of_thread().saturating_sub(spent_before);
     let counts = log::counts(&text);
-    let step = Step { name, took: begun.elapsed(), is_good: result.is_ok(), counts, remark };
+    let step = Step { name, took: begun.elapsed(), spent, is_good: result.is_ok(), counts, remark };
     let failure = result.err().map(|(error, path)| {
         let tests: String =
             log::failed_tests(&text).iter().map(|test| format!("    failed: {test}\n")).collect();
@@ -129,7 +139,8 @@ impl Step {
         };
         let ignored = if ignored > 0 { format!(", {ignored} ignored") } else { String::new() };
         let remark = if self.remark.is_empty() { String::new() } else { format!("  {}", self.remark) };
-        format!("{verdict} {:>6.1} s{tests}{ignored}{remark}", self.took.as_secs_f64())
+        let (took, spent) = (self.took.as_secs_f64(), self.spent.as_secs_f64());
+        format!("{verdict} {took:>6.1} s {spent:>7.1} s CPU{tests}{ignored}{remark}")
     }
 
     /// Numbers of passed and failed checks: the tests of the step.

@@ -146,7 +146,8 @@ pub(crate) struct Test<'a> {
 }
 
 fn status(command: &mut Command, log: &mut Log) -> Result<ExitStatus, String> {
-    log.start(command)?.wait().map_err(|error| error.to_string())
+    let program = log.start(command)?;
+    log.wait(program)
 }
 
 fn at(path: &Path, error: &std::io::Error) -> String {
