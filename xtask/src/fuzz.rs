@@ -7,11 +7,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
-use std::thread;
+use std::process::Command;
 
 use crate::house::House;
 use crate::log::Log;
+use crate::pool::{self, Job};
 
 /// Compiler flags of cargo-fuzz with `--sanitizer none`: coverage of edges and comparisons.
 ///
@@ -107,17 +107,9 @@ fn run_targets(house: &House, options: &Options, log: &mut Log) -> Result<(), St
     log.run(house.cargo().args(["run", "--package", "pondhawk-inputs", "--bin", "seeds"]))?;
     let targets = targets(house, options)?;
     let programs = build(house, house.cargo(), &targets, log)?;
-    // Each target computes on one processor.
-    let at_once = thread::available_parallelism().map_or(1, |cores| cores.get());
     let seconds = options.seconds.unwrap_or(SECONDS);
-    for targets in targets.chunks(at_once) {
-        let begun: Vec<_> =
-            targets.iter().map(|target| begin(house, target, &programs, seconds, log)).collect();
-        // All of them are waited for, also if one has not begun.
-        let ends: Vec<_> = begun.into_iter().map(|run| run.and_then(|run| run.end(log))).collect();
-        ends.into_iter().collect::<Result<(), String>>()?;
-    }
-    Ok(())
+    let jobs = targets.iter().map(|target| job(house, target, &programs, seconds));
+    pool::run(jobs.collect::<Result<_, _>>()?, pool::processors(), log)
 }
 
 /// Builds all targets with this cargo.
@@ -141,45 +133,18 @@ fn build(house: &House, mut cargo: Command, targets: &[String], log: &mut Log) -
     Ok(folder.join(host).join("release"))
 }
 
-/// A target that runs, with a log of its own.
-struct Run<'a> {
-    target: &'a str,
-    process: Child,
-    log: Log,
-}
-
-fn begin<'a>(
-    house: &House,
-    target: &'a str,
-    programs: &Path,
-    seconds: u32,
-    log: &Log,
-) -> Result<Run<'a>, String> {
+/// Makes the command that runs a target for this time.
+fn job(house: &House, target: &str, programs: &Path, seconds: u32) -> Result<Job, String> {
     let [corpus, artifacts] =
         ["corpus", "artifacts"].map(|folder| house.root().join("fuzz").join(folder).join(target));
     for folder in [&corpus, &artifacts] {
         fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     }
-    let mut run = house.command(programs.join(target));
-    run.arg(format!("-max_total_time={seconds}")).arg("-print_final_stats=1");
-    run.arg(format!("-artifact_prefix={}/", artifacts.display())).arg(&corpus);
-    let mut log = Log::create(log.path().with_file_name(format!("fuzz-{target}.log")))?;
-    let process = log.start(&mut run)?;
-    Ok(Run { target, process, log })
-}
-
-impl Run<'_> {
-    /// Waits for the end of the target, and appends its output to the log of all.
-    fn end(mut self, all: &mut Log) -> Result<(), String> {
-        let target = self.target;
-        let status = self.log.wait(self.process).map_err(|error| format!("{target}: {error}"))?;
-        all.append(&format!("# {target}"), &self.log);
-        if status.success() {
-            Ok(())
-        } else {
-            Err(format!("the target `{target}` failed ({status}); its input is in fuzz/artifacts/{target}"))
-        }
-    }
+    let mut command = house.command(programs.join(target));
+    command.arg(format!("-max_total_time={seconds}")).arg("-print_final_stats=1");
+    // A crash leaves its input there.
+    command.arg(format!("-artifact_prefix={}/", artifacts.display())).arg(&corpus);
+    Ok(Job { name: target.to_owned(), command })
 }
 
 /// Returns the wanted targets, or else the names of all files in `fuzz/fuzz_targets`, without extension.

@@ -73,10 +73,13 @@ impl Log {
         command.spawn().map_err(|error| format!("cannot run `{line}`: {error}"))
     }
 
-    /// Appends the log of other programs, and adds their processor time.
-    pub(crate) fn append(&mut self, title: &str, other: &Self) {
-        self.note(&format!("{title}\n{}", other.text()));
-        self.spent += other.spent;
+    /// Appends the log of a program that has ended after this time, and removes its file.
+    pub(crate) fn append(&mut self, name: &str, took: Duration, part: Self) {
+        let (took, spent) = (took.as_secs_f64(), part.spent.as_secs_f64());
+        self.note(&format!("# {name}: {took:.1} s, and {spent:.1} s of processor time\n{}", part.text()));
+        self.spent += part.spent;
+        // A file that stays is overwritten by the next run.
+        let _ = fs::remove_file(part.path);
     }
 
     /// Processor time of the programs that were waited for.

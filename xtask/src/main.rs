@@ -11,6 +11,7 @@ mod house;
 mod log;
 mod mutants;
 mod package;
+mod pool;
 mod program;
 mod random;
 mod report;

@@ -3,15 +3,42 @@
 use std::process::{Command, ExitCode};
 
 use crate::house::House;
+use crate::log::Log;
+use crate::pool::{self, Job};
 
 /// The simulator, in a profile that has the speed of a release and all assertions.
 const PROGRAM: &[&str] = &["--profile", "sim", "--package", "pondhawk-sim"];
 
-/// Makes the command for the simulator, without arguments.
-pub(crate) fn command(house: &House) -> Command {
-    let mut command = house.cargo();
-    command.args(["run", "--quiet"]).args(PROGRAM).arg("--");
-    command
+/// Arguments of the runs that have the same seeds each time, longest run first. `--controls` plants faults that must be found.
+const FIXED_RUNS: [&str; 3] = ["--controls", "--runs 1000", "--only disk --runs 40"];
+/// Arguments of the runs with new seeds, longest run first. Runs of the disk have a limited log. In the others, threads do not
+/// run for a while, memory is short, many receivers get large messages, the configuration is reloaded, or messages are
+/// discarded. Each takes at most half a minute.
+const FRESH_RUNS: [&str; 7] = [
+    "--only disk --runs 200",
+    "--runs 1000",
+    "--only reload --runs 600",
+    "--only held --runs 400",
+    "--only discard --runs 400",
+    "--only wide --runs 100",
+    "--only memory --runs 200",
+];
+
+/// Runs planted faults, fixed seeds and new seeds, one simulator on each processor.
+///
+/// # Errors
+/// If a fault is not found, or a run fails.
+pub(crate) fn run_in_short(house: &House, log: &mut Log) -> Result<(), String> {
+    log.run(&mut build(house.cargo()))?;
+    // New seeds for every change, and the same seeds for everybody who tests that change.
+    let seed = format!("--seed {}", seed_of_tree(house));
+    let fresh = FRESH_RUNS.map(|run| format!("{run} {seed}"));
+    let jobs = FIXED_RUNS.into_iter().map(str::to_owned).chain(fresh).map(|name| {
+        let mut command = house.command(house.target().join("sim/pondhawk-sim"));
+        command.args(name.split(' '));
+        Job { name, command }
+    });
+    pool::run(jobs.collect(), pool::processors(), log)
 }
 
 /// Makes the command that builds the simulator with this cargo.
@@ -32,7 +59,9 @@ pub(crate) fn seed_of_tree(house: &House) -> u64 {
 /// # Errors
 /// If the simulator cannot be run.
 pub(crate) fn run(house: &House, arguments: &[String]) -> Result<ExitCode, String> {
-    let status = command(house).args(arguments).status();
+    let mut command = house.cargo();
+    command.args(["run", "--quiet"]).args(PROGRAM).arg("--").args(arguments);
+    let status = command.status();
     let status = status.map_err(|error| format!("cannot run the simulator: {error}"))?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -72,31 +72,9 @@ const STEPS: &[(&str, Pace, Work)] = &[
     ("bench", Alone, bench::run_in_short),
     // The last steps use all the time that they are given. This one takes a fifth of a core, and about as long as they do.
     ("soak", Beside, |house, log| program::SOAK.run_in_short(house, log)),
-    ("simulation", Alone, |house, log| {
-        log.run(sim::command(house).arg("--controls"))?;
-        log.run(sim::command(house).args(["--runs", "1000"]))?;
-        // New seeds for every change, and the same seeds for everybody who tests that change.
-        let seed = sim::seed_of_tree(house).to_string();
-        log.run(sim::command(house).args(["--seed", &seed, "--runs", FRESH_RUNS]))?;
-        for (kind, runs) in FRESH_RUNS_OF {
-            log.run(sim::command(house).args(["--only", kind, "--seed", &seed, "--runs", runs]))?;
-        }
-        log.run(sim::command(house).args(["--only", "disk", "--runs", DISK_RUNS]))?;
-        log.run(sim::command(house).args(["--only", "disk", "--seed", &seed, "--runs", FRESH_DISK_RUNS]))
-    }),
+    ("simulation", Alone, sim::run_in_short),
     ("fuzz", Alone, |house, log| fuzz::run(house, &fuzz::Options::default(), log)),
 ];
-
-/// Number of new seeds, which take about half a minute.
-const FRESH_RUNS: &str = "1000";
-/// The same of runs with threads that do not run for a while, with little memory, with many receivers of large messages, and
-/// with reloads, and with discarded messages. Each takes about a quarter of a minute.
-const FRESH_RUNS_OF: [(&str, &str); 5] =
-    [("held", "400"), ("memory", "200"), ("wide", "100"), ("reload", "600"), ("discard", "400")];
-/// Number of seeds with a limited log, which take about eight seconds.
-const DISK_RUNS: &str = "40";
-/// Number of new seeds with a limited log, which take about half a minute.
-const FRESH_DISK_RUNS: &str = "200";
 
 /// Runs the steps with these names, or all steps.
 ///
