@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -45,6 +45,20 @@ impl Log {
         self.expect_success(command, program)
     }
 
+    /// Runs a program, and returns its standard output. Only its standard error goes to the log.
+    ///
+    /// # Errors
+    /// If the program cannot be run, or fails.
+    pub(crate) fn capture(&mut self, command: &mut Command) -> Result<String, String> {
+        command.stdout(Stdio::piped());
+        let mut program = self.spawn(command)?;
+        let mut output = String::new();
+        let read = program.stdout.take().map_or(Ok(0), |mut stdout| stdout.read_to_string(&mut output));
+        self.expect_success(command, program)?;
+        read.map_err(|error| format!("`{}`: {error}", command_line(command)))?;
+        Ok(output)
+    }
+
     /// Waits for a program that this log has [started](Self::start), and adds its processor time.
     ///
     /// # Errors
@@ -66,11 +80,20 @@ impl Log {
     /// # Errors
     /// If the program cannot be run.
     pub(crate) fn start(&mut self, command: &mut Command) -> Result<Child, String> {
+        command.stdout(self.output()?);
+        self.spawn(command)
+    }
+
+    /// Starts a program, whose standard error goes to the log.
+    fn spawn(&mut self, command: &mut Command) -> Result<Child, String> {
         let line = command_line(command);
         self.note(&format!("$ {line}"));
-        let output = || self.file.try_clone().map_err(|error| error.to_string());
-        command.stdin(Stdio::null()).stdout(output()?).stderr(output()?);
+        command.stdin(Stdio::null()).stderr(self.output()?);
         command.spawn().map_err(|error| format!("cannot run `{line}`: {error}"))
+    }
+
+    fn output(&self) -> Result<File, String> {
+        self.file.try_clone().map_err(|error| error.to_string())
     }
 
     /// Appends the log of a program that has ended after this time, and removes its file.

@@ -18,6 +18,7 @@ mod report;
 mod shootout;
 mod sim;
 mod suite;
+mod testing;
 mod tools;
 mod tree;
 mod words;

@@ -12,6 +12,7 @@ use crate::package;
 use crate::program;
 use crate::report::Report;
 use crate::sim;
+use crate::testing;
 use crate::tools;
 use crate::words;
 
@@ -58,15 +59,7 @@ const STEPS: &[(&str, Pace, Work)] = &[
     // This step covers the tests of every crate, with doc tests and the check of generated pages. The step also runs
     // the real binary against real clients, in the profile that checks arithmetic, and tests architecture and
     // features.
-    ("tests", Alone, |house, log| {
-        house.build(log)?;
-        let mut tests = house.cargo();
-        tests.env("PONDHAWK_BUILT", house.built()).env("PONDHAWK_TOOLS", house.tools());
-        // Most end-to-end tests wait for programs and time limits.
-        let threads = 2 * thread::available_parallelism().map_or(1, |cores| cores.get());
-        tests.env("RUST_TEST_THREADS", threads.to_string());
-        log.run(tests.args(["test", "--workspace", "--no-fail-fast"]))
-    }),
+    ("tests", Alone, testing::run),
     ("package", Alone, package::run_in_short),
     ("crash", Alone, |house, log| program::CRASH.run_in_short(house, log)),
     ("bench", Alone, bench::run_in_short),
