@@ -52,20 +52,22 @@ impl Report {
         &self,
         steps: Vec<(&'static str, impl FnOnce(&mut Log) -> Result<(), String> + Send + 'scope)>,
         scope: &'scope Scope<'scope, '_>,
-    ) -> ScopedJoinHandle<'scope, Vec<Done>> {
+    ) -> BesideOthers<'scope> {
         let folder = self.folder.clone();
-        steps.iter().for_each(|(name, _)| println!("{name:<12} goes on beside the next steps"));
-        scope.spawn(move || {
+        let names: Vec<_> = steps.iter().map(|(name, _)| *name).collect();
+        names.iter().for_each(|name| println!("{name:<12} goes on beside the next steps"));
+        let thread = scope.spawn(move || {
             steps.into_iter().map(|(name, work)| carry_out(folder.clone(), name, work)).collect()
-        })
+        });
+        BesideOthers { names, thread }
     }
 
     /// Waits for steps that run beside others.
     ///
     /// # Panics
     /// If a step has panicked.
-    pub(crate) fn finish(&mut self, beside: ScopedJoinHandle<'_, Vec<Done>>) {
-        for done in beside.join().expect("a step that fails returns an error") {
+    pub(crate) fn finish(&mut self, beside: BesideOthers<'_>) {
+        for done in beside.thread.join().expect("a step that fails returns an error") {
             println!("{:<12} {}", done.step.name, done.step.line());
             self.note(done);
         }
@@ -100,9 +102,23 @@ impl Report {
     }
 }
 
+/// Steps that run one after another beside others.
+#[derive(Debug)]
+pub(crate) struct BesideOthers<'scope> {
+    names: Vec<&'static str>,
+    thread: ScopedJoinHandle<'scope, Vec<Done>>,
+}
+
+impl BesideOthers<'_> {
+    /// Whether the step is one of them.
+    pub(crate) fn has(&self, step: &str) -> bool {
+        self.names.contains(&step)
+    }
+}
+
 /// A step that was carried out.
 #[derive(Debug)]
-pub(crate) struct Done {
+struct Done {
     step: Step,
     /// The text to show if the step has failed.
     failure: Option<String>,

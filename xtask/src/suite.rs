@@ -10,7 +10,7 @@ use crate::house::House;
 use crate::log::Log;
 use crate::package;
 use crate::program;
-use crate::report::Report;
+use crate::report::{BesideOthers, Report};
 use crate::sim;
 use crate::testing;
 use crate::tools;
@@ -18,16 +18,18 @@ use crate::words;
 
 type Work = fn(&House, &mut Log) -> Result<(), String>;
 
-/// Whether the next steps wait for a step.
+/// The steps that a step waits for, and whether the next steps wait for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pace {
     /// The next steps wait for its end.
     Alone,
+    /// The same. The step also waits for the end of this earlier step, which runs beside others.
+    After(&'static str),
     /// The next steps do not wait. Steps of this pace that follow each other run one after another.
     Beside,
 }
 
-use Pace::{Alone, Beside};
+use Pace::{After, Alone, Beside};
 
 /// The steps, cheap ones first. Every step runs, even if an earlier one has failed.
 const STEPS: &[(&str, Pace, Work)] = &[
@@ -36,12 +38,13 @@ const STEPS: &[(&str, Pace, Work)] = &[
         log.run(house.cargo().args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))?;
         log.run(house.cargo().args(["fmt", "--manifest-path", bench::CODEC_MANIFEST, "--check"]))
     }),
+    ("conformance", Alone, |house, log| conformance::run(house, Aim::Check, log)),
+    ("words", Alone, words::check),
+    // The installation often waits for registries.
+    ("tools", Beside, tools::install),
     ("lints", Alone, |house, log| {
         log.run(house.cargo().args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))
     }),
-    ("conformance", Alone, |house, log| conformance::run(house, Aim::Check, log)),
-    ("words", Alone, words::check),
-    ("tools", Alone, tools::install),
     ("build", Alone, |house, log| house.build(log)),
     // The tests often wait. These two steps take what the tests, and the steps behind them, leave of the processor.
     ("ahead", Beside, |house, log| {
@@ -59,12 +62,12 @@ const STEPS: &[(&str, Pace, Work)] = &[
     // This step covers the tests of every crate, with doc tests and the check of generated pages. The step also runs
     // the real binary against real clients, in the profile that checks arithmetic, and tests architecture and
     // features.
-    ("tests", Alone, testing::run),
+    ("tests", After("tools"), testing::run),
+    // The last steps use all the time that they are given. This one takes a fifth of a core, and about as long as they do.
+    ("soak", Beside, |house, log| program::SOAK.run_in_short(house, log)),
     ("package", Alone, package::run_in_short),
     ("crash", Alone, |house, log| program::CRASH.run_in_short(house, log)),
     ("bench", Alone, bench::run_in_short),
-    // The last steps use all the time that they are given. This one takes a fifth of a core, and about as long as they do.
-    ("soak", Beside, |house, log| program::SOAK.run_in_short(house, log)),
     ("simulation", Alone, sim::run_in_short),
     ("fuzz", Alone, |house, log| fuzz::run(house, &fuzz::Options::default(), log)),
 ];
@@ -80,19 +83,22 @@ pub(crate) fn run(house: &House, names: &[String], report: &mut Report) -> Resul
     }
     let is_wanted = |step: &str| names.is_empty() || names.iter().any(|name| name == step);
     let steps: Vec<_> = STEPS.iter().filter(|(step, ..)| is_wanted(step)).collect();
-    let rows: Vec<_> = steps.chunk_by(|(_, one, _), (_, other, _)| one == other).collect();
+    let rows: Vec<_> =
+        steps.chunk_by(|(_, one, _), (_, other, _)| *one == Beside && *other == Beside).collect();
     thread::scope(|scope| {
-        let mut beside = None;
+        let mut beside: Vec<BesideOthers<'_>> = Vec::new();
         for (at, row) in rows.iter().enumerate() {
+            let pace = row[0].1;
+            let is_awaited = |others: &mut BesideOthers<'_>| matches!(pace, After(step) if others.has(step));
+            beside.extract_if(.., is_awaited).for_each(|others| report.finish(others));
             let steps = row.iter().map(|(name, _, work)| (*name, move |log: &mut Log| work(house, log)));
-            if row[0].1 == Beside && at + 1 < rows.len() {
-                beside.take().into_iter().for_each(|steps| report.finish(steps));
-                beside = Some(report.begin(steps.collect(), scope));
+            if pace == Beside && at + 1 < rows.len() {
+                beside.push(report.begin(steps.collect(), scope));
             } else {
                 steps.for_each(|(name, work)| report.step(name, work));
             }
         }
-        beside.into_iter().for_each(|steps| report.finish(steps));
+        beside.into_iter().for_each(|others| report.finish(others));
     });
     Ok(())
 }
