@@ -78,28 +78,40 @@ fn on_path(folder: &Path) -> String {
 
 /// Builds the programs that measure codecs, with or without optimization. Returns their folder.
 fn build_codecs(house: &House, optimized: bool, log: &mut Log) -> Result<PathBuf, String> {
-    let mut build = of_codecs(house, house.cargo(), "build");
-    log.run(build.args(optimized.then_some("--release")))?;
+    let mut build = if optimized {
+        let mut build = of_codecs(house, house.cargo());
+        build.arg("--release");
+        build
+    } else {
+        with_lints(of_codecs(house, house.cargo()))
+    };
+    log.run(&mut build)?;
     let built = house.target().join("codec").join(if optimized { "release" } else { "debug" });
     tools::build_go(house, &house.root().join(CODECS_IN_GO), &built.join("codec-speed-go"), ".", log)?;
     Ok(built)
 }
 
-/// Checks the sources of the program that measures codecs, and builds it for its short run, with the time that other
-/// programs leave.
+/// Builds the program that measures codecs for its short run, with the time that other programs leave.
 ///
 /// # Errors
 /// If clippy warns, or the program does not compile.
 pub(crate) fn check_codecs(house: &House, log: &mut Log) -> Result<(), String> {
-    log.run(of_codecs(house, house.idle_cargo(), "clippy").args(["--", "--deny", "warnings"]))?;
-    log.run(&mut of_codecs(house, house.idle_cargo(), "build"))
+    log.run(&mut with_lints(of_codecs(house, house.idle_cargo())))
 }
 
-/// Adds the arguments for the program that measures codecs.
-fn of_codecs(house: &House, mut cargo: Command, what: &str) -> Command {
-    cargo.args([what, "--locked", "--manifest-path", CODEC_MANIFEST]);
+/// Makes the command that builds the program that measures codecs.
+fn of_codecs(house: &House, mut cargo: Command) -> Command {
+    cargo.args(["build", "--locked", "--manifest-path", CODEC_MANIFEST]);
     cargo.arg("--target-dir").arg(house.target().join("codec"));
     cargo
+}
+
+/// Lets clippy compile the package itself, as `cargo clippy` does. After `cargo clippy`, a build would compile all libraries
+/// once more.
+fn with_lints(mut build: Command) -> Command {
+    build.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+    build.env("CLIPPY_ARGS", "--deny__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
+    build
 }
 
 /// Makes a shell command for `line`, which finds the programs in the folder `built`.
