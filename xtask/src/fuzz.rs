@@ -123,7 +123,7 @@ pub(crate) fn build_all(house: &House, cargo: Command, log: &mut Log) -> Result<
 /// Builds the targets with this cargo, and returns the folder of their programs.
 fn build(house: &House, mut cargo: Command, targets: &[String], log: &mut Log) -> Result<PathBuf, String> {
     let (host, folder) = (host(house)?, house.target().join("fuzz"));
-    cargo.args(["build", "--release", "--manifest-path", "fuzz/Cargo.toml"]);
+    cargo.args(["build", "--release", "--locked", "--manifest-path", "fuzz/Cargo.toml"]);
     // Flags do not apply to build scripts if the build has a target triple.
     cargo.args(["--target", &host, "--target-dir"]).arg(&folder).env("RUSTFLAGS", FLAGS);
     for target in targets {
