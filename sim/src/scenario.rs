@@ -348,8 +348,8 @@ impl Scenario {
         if seed % 4 != 3 {
             return;
         }
-        self.ledger.units_at_once = usize::try_from(seed / 4 % 3).expect("small");
-        self.ledger.units_at_a_time = if (seed / 12).is_multiple_of(2) { 2 } else { 7 };
+        self.ledger.units.at_once = usize::try_from(seed / 4 % 3).expect("small");
+        self.ledger.units.at_a_time = if (seed / 12).is_multiple_of(2) { 2 } else { 7 };
     }
 
     /// Clients may make the process hold little memory.

@@ -3,11 +3,12 @@
 use base::{Now, Place, QueueId, ShardId, Ticket};
 use wire::{PacketId, Qos, ReasonCode};
 
+use crate::delivery::Delivery;
 use crate::gauges::shift;
 use crate::in_flight::State;
 use crate::record::MessageId;
 use crate::replies::Answer;
-use crate::{Effects, Ledger, Record};
+use crate::{Effects, Record};
 use protocol::{Delivered, Origin, Reply};
 
 /// How an exchange ends.
@@ -26,7 +27,7 @@ impl From<ReasonCode> for Outcome {
     }
 }
 
-impl Ledger {
+impl Delivery<'_> {
     /// The end of an exchange with a subscriber.
     pub(crate) fn acknowledged(
         &mut self,
@@ -78,14 +79,14 @@ impl Ledger {
         if let Some(record) = record
             && let Err(refusal) = self.replies.commit(&[record], to)
         {
-            let _ = self.reason(refusal);
+            let _ = self.replies.reason(refusal);
             return;
         }
         let weight = self.lines.mark.weight(bytes);
         let line = self.lines.find_mut(id).expect("the session was there before this was recorded");
         let session = line.session_mut().expect("it is a session");
         let exchange = session.in_flight.remove(packet_id).expect("it was there before this was recorded");
-        self.moved.forget(&exchange);
+        self.sessions.moved.forget(&exchange);
         let counter = match outcome {
             Outcome::Accepted => &self.gauges.acknowledged,
             Outcome::Refused => &self.gauges.refused_by_client,
@@ -108,7 +109,7 @@ impl Ledger {
             let held = line.group_mut().and_then(|group| group.held.remove(&message));
             lane = held.and_then(|held| held.lane).map(|lane| (id, lane));
         }
-        lane.into_iter().for_each(|(group, lane)| self.finish_in_lane(group, lane, weight));
+        lane.into_iter().for_each(|(group, lane)| self.lines.finish_in_lane(group, lane, weight));
     }
 
     /// PUBREC: the client has the message.
@@ -131,11 +132,11 @@ impl Ledger {
                 match self.replies.commit(&[record], to) {
                     Ok(()) => {
                         let exchange = session.in_flight.advance(packet_id).expect("it was found");
-                        self.moved.forget(exchange);
+                        self.sessions.moved.forget(exchange);
                         exchange.state = State::Released;
                         ReasonCode::Success
                     }
-                    Err(refusal) => self.reason(refusal),
+                    Err(refusal) => self.replies.reason(refusal),
                 }
             }
             _ => ReasonCode::PacketIdentifierNotFound,
@@ -159,10 +160,10 @@ impl Ledger {
             let closed = Record::Closed { session: lasting.incarnation, packet_id };
             match self.replies.commit(&[closed], to) {
                 Ok(()) => {
-                    self.unreleased -= usize::from(lasting.unreleased.remove(&packet_id));
+                    self.sessions.unreleased -= usize::from(lasting.unreleased.remove(&packet_id));
                     ReasonCode::Success
                 }
-                Err(refusal) => self.reason(refusal),
+                Err(refusal) => self.replies.reason(refusal),
             }
         } else {
             ReasonCode::PacketIdentifierNotFound
@@ -184,6 +185,6 @@ impl Ledger {
         to: &mut impl Effects,
     ) {
         let reply = Reply::Stored { connection: place.connection, ticket, reason };
-        self.answer(Answer { shard: place.shard, reply, brake: None }, now, to);
+        self.replies.answer(self.lines, Answer::new(place.shard, reply), now, to);
     }
 }

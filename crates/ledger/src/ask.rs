@@ -207,14 +207,14 @@ impl Ledger {
     }
 
     fn answer_client(&self, client_id: &str, now: Now) -> Option<Found> {
-        let client = self.claims.find(client_id)?;
+        let client = self.sessions.claims.find(client_id)?;
         let session = client.session.and_then(|id| self.lines.find(id)).and_then(|line| facts(line, now));
         let place = client.holder.as_ref().map(|holder| holder.place);
         (place.is_some() || session.is_some()).then_some(Found { place, session })
     }
 
     fn answer_subscriptions(&self, client_id: &str, after: &str) -> Option<SubscriptionPiece> {
-        let session = self.lines.session(self.claims.find(client_id)?.session?)?;
+        let session = self.lines.session(self.sessions.claims.find(client_id)?.session?)?;
         let behind = (Bound::Excluded(after), Bound::Unbounded);
         let mut rest = session.subscriptions.range::<str, _>(behind);
         let first = rest.by_ref().take(SUBSCRIPTIONS_PER_ANSWER);
@@ -225,9 +225,9 @@ impl Ledger {
     /// Ends a session as if its time had come.
     fn end_by_operator(&mut self, client_id: &str, now: Now, to: &mut impl Effects) -> Ended {
         // After a restart, the session may still stand as connected.
-        let known = self.claims.find(client_id).and_then(|client| client.session);
-        known.into_iter().for_each(|id| self.settle(id, now, to));
-        let Some(client) = self.claims.find(client_id) else { return Ended::NoSession };
+        let known = self.sessions.claims.find(client_id).and_then(|client| client.session);
+        known.into_iter().for_each(|id| self.session_work().settle(id, now, to));
+        let Some(client) = self.sessions.claims.find(client_id) else { return Ended::NoSession };
         let (id, is_held) = (client.session, client.holder.is_some());
         let session = id.and_then(|id| Some((id, self.lines.session(id)?)));
         let Some((id, session)) = session else { return Ended::NoSession };
@@ -240,10 +240,10 @@ impl Ledger {
         let fate = lasting.fate_at_end();
         let record = Record::Ended { session: lasting.incarnation, will: fate };
         if let Err(refusal) = self.replies.commit(&[record], to) {
-            let _ = self.reason(refusal);
+            let _ = self.replies.reason(refusal);
             return Ended::NotRecorded;
         }
-        self.remove_session(id, fate);
+        self.sessions.remove(&mut self.lines, &self.replies, id, fate);
         self.show();
         self.settle_account();
         Ended::Ended

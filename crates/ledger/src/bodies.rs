@@ -18,18 +18,14 @@ use wire::PacketId;
 
 use crate::entry::Entry;
 use crate::in_flight::State;
-use crate::lines::{Line, Owner};
+use crate::lines::{Line, Lines, Owner};
+use crate::live::Live;
 use crate::looks::Looks;
-use crate::queue::Queue;
+use crate::queue::{BYTES_AHEAD, MESSAGES_AHEAD};
 use crate::record::MessageId;
 use crate::session::credit_bytes;
-use crate::{Address, Effects, Ledger, RETRY_MS};
+use crate::{Address, Effects, RETRY_MS};
 
-/// Number of messages that a queue is read ahead of its reader. A message this close to a connected reader stays in
-/// memory.
-const MESSAGES_AHEAD: usize = 64;
-/// Number of bytes that a queue is read ahead of its reader, plus one message.
-const BYTES_AHEAD: usize = 64 << 10;
 /// Maximum number of bytes being read from the disk, plus one message. Queues that want more wait for each other.
 const BYTES_UNDER_WAY: usize = 8 << 20;
 
@@ -81,9 +77,14 @@ pub enum Found {
     Damaged,
 }
 
-/// How much is on its way.
-#[derive(Debug, Default)]
+/// The messages of the record that queues have in memory, and those that are on their way from the disk.
+#[derive(Debug)]
 pub(crate) struct Bodies {
+    /// Counts the messages of the record.
+    pub(crate) live: Live,
+    /// The memory of the process.
+    pub(crate) budget: Arc<Budget>,
+    /// How much is on its way.
     under_way_bytes: usize,
     /// When queues that wait ask again.
     retry_ms: Option<u64>,
@@ -94,6 +95,19 @@ pub(crate) struct Bodies {
 }
 
 impl Bodies {
+    /// Without a limit of memory.
+    pub(crate) fn new() -> Self {
+        Self {
+            live: Live::for_ever(),
+            budget: Arc::default(),
+            under_way_bytes: 0,
+            retry_ms: None,
+            waiting: VecDeque::new(),
+            are_waiting: BTreeSet::new(),
+            looks: Looks::default(),
+        }
+    }
+
     fn has_room(&self) -> bool {
         self.under_way_bytes < BYTES_UNDER_WAY
     }
@@ -107,7 +121,8 @@ impl Bodies {
 
     /// Whether messages may be requested. When no memory is left, one message is read at a time: delivering messages to
     /// their readers may be the only way to free memory.
-    pub(crate) fn may_ask(&self, budget: &Budget) -> bool {
+    pub(crate) fn may_ask(&self) -> bool {
+        let budget = &self.budget;
         self.has_room() && budget.may_read_back() && (self.under_way_bytes == 0 || !budget.is_full())
     }
 
@@ -134,22 +149,22 @@ fn bytes_ahead(budget: &Budget) -> usize {
     if budget.is_tight_to_keep() { Budget::WAITING_BYTES_ALLOWED } else { BYTES_AHEAD }
 }
 
-/// Whether what comes behind these messages is soon wanted by a reader who is there.
-pub(crate) fn is_near(queue: &Queue) -> bool {
-    queue.len() < MESSAGES_AHEAD && queue.bytes() < BYTES_AHEAD
-}
-
-impl Ledger {
+impl Bodies {
     /// Returns the address of the message recorded last, or `None` if the message stays in memory.
-    pub(crate) fn address_if_full(&self, message: &Message, to: &mut impl Effects) -> Option<Address> {
+    pub(crate) fn address_if_full(
+        &self,
+        message: &Message,
+        bytes_max: usize,
+        to: &mut impl Effects,
+    ) -> Option<Address> {
         let bytes = self.live.in_memory_bytes() + message.size_bytes();
-        if bytes > self.settings.queued_bytes_in_memory { to.address() } else { None }
+        if bytes > bytes_max { to.address() } else { None }
     }
 
     /// Whether a message would go on at once if it came from the disk now.
-    fn has_reader(&self, queue: QueueId) -> bool {
-        match self.lines.find(queue).map(|line| &line.owner) {
-            Some(Owner::Session(session)) => session.takes_new(credit_bytes(self.tally.budget())),
+    fn has_reader(&self, lines: &Lines, queue: QueueId) -> bool {
+        match lines.find(queue).map(|line| &line.owner) {
+            Some(Owner::Session(session)) => session.takes_new(credit_bytes(&self.budget)),
             Some(Owner::Group(group)) => group.has_turns(),
             None => false,
         }
@@ -157,17 +172,17 @@ impl Ledger {
 
     /// Requests the first messages of a queue that are not in memory. When no memory is left, it requests one that a
     /// reader accepts at once: any other would stay in memory, and each reader that does not go on would use more.
-    pub(crate) fn want_first(&mut self, queue: QueueId, to: &mut impl Effects) {
-        let is_full = self.tally.budget().is_full();
-        if is_full && !self.has_reader(queue) {
+    pub(crate) fn want_first(&mut self, lines: &mut Lines, queue: QueueId, to: &mut impl Effects) {
+        let is_full = self.budget.is_full();
+        if is_full && !self.has_reader(lines, queue) {
             return;
         }
-        let line = self.lines.find_mut(queue).filter(|line| line.queue.is_away_within(MESSAGES_AHEAD / 2));
+        let line = lines.find_mut(queue).filter(|line| line.queue.is_away_within(MESSAGES_AHEAD / 2));
         let Some(Line { queue: waiting, .. }) = line else { return };
-        if !self.bodies.may_ask(self.tally.budget()) {
-            return self.bodies.put_off(queue);
+        if !self.may_ask() {
+            return self.put_off(queue);
         }
-        let bytes_ahead = bytes_ahead(self.tally.budget());
+        let bytes_ahead = bytes_ahead(&self.budget);
         let (mut bytes, mut has_come) = (0, false);
         for (message, entry) in waiting.iter_mut().take(MESSAGES_AHEAD) {
             if bytes > 0 && bytes + entry.size_bytes() > bytes_ahead {
@@ -177,7 +192,7 @@ impl Ledger {
             let of = Whose { queue, message, need: Need::Turn };
             let was_away = entry.message().is_none();
             let wanted_bytes = want(entry, of, to);
-            self.bodies.under_way_bytes += wanted_bytes;
+            self.under_way_bytes += wanted_bytes;
             has_come |= was_away && entry.message().is_some();
             if is_full && wanted_bytes > 0 {
                 break;
@@ -185,23 +200,23 @@ impl Ledger {
         }
         if has_come {
             // Another queue had it: nothing is read that would tell.
-            self.lines.is_ready(queue);
+            lines.is_ready(queue);
         }
     }
 
     /// Asks for the first messages that are to be sent again and are not in memory.
-    pub(crate) fn want_again(&mut self, id: QueueId, to: &mut impl Effects) {
-        let Some(session) = self.lines.session_mut(id) else { return };
+    pub(crate) fn want_again(&mut self, lines: &mut Lines, id: QueueId, to: &mut impl Effects) {
+        let Some(session) = lines.session_mut(id) else { return };
         let Some(online) = &session.online else { return };
-        let budget = self.tally.budget();
+        let budget = &self.budget;
         let is_full = budget.is_full();
         if is_full && !online.has_room(credit_bytes(budget)) {
             return;
         }
-        if !self.bodies.may_ask(self.tally.budget()) {
-            return self.bodies.put_off(id);
+        if !self.may_ask() {
+            return self.put_off(id);
         }
-        let bytes_ahead = bytes_ahead(self.tally.budget());
+        let bytes_ahead = bytes_ahead(&self.budget);
         let (mut bytes, mut has_come) = (0, false);
         for packet_id in online.again.iter().take(MESSAGES_AHEAD) {
             if let Some(exchange) = session.in_flight.find_mut(*packet_id)
@@ -214,7 +229,7 @@ impl Ledger {
                 let of = Whose { queue: id, message: *message, need: Need::Again(*packet_id) };
                 let was_away = entry.message().is_none();
                 let wanted_bytes = want(entry, of, to);
-                self.bodies.under_way_bytes += wanted_bytes;
+                self.under_way_bytes += wanted_bytes;
                 has_come |= was_away && entry.message().is_some();
                 if is_full && wanted_bytes > 0 {
                     break;
@@ -222,24 +237,24 @@ impl Ledger {
             }
         }
         if has_come {
-            self.lines.is_ready(id);
+            lines.is_ready(id);
         }
     }
 
-    /// A message that was [asked for](Effects::fetch) has come, or is to be asked for again.
-    pub fn fetched(&mut self, fetched: Fetched, to: &mut impl Effects) {
+    /// See [`Ledger::fetched`](crate::Ledger::fetched).
+    pub(crate) fn fetched(&mut self, lines: &mut Lines, fetched: Fetched, to: &mut impl Effects) {
         let Fetched { wanted: Wanted { of, size_bytes, .. }, found } = fetched;
-        self.bodies.under_way_bytes -= size_bytes;
+        self.under_way_bytes -= size_bytes;
         match of.need {
-            Need::Look => self.fetched_for_look(of, found),
-            Need::Turn | Need::Again(_) => self.fetched_for_reader(of, found),
+            Need::Look => self.fetched_for_look(lines, of, found),
+            Need::Turn | Need::Again(_) => self.fetched_for_reader(lines, of, found),
         }
-        self.want_some(to);
+        self.want_some(lines, to);
     }
 
-    fn fetched_for_reader(&mut self, of: Whose, found: Found) {
-        let budget = Arc::clone(self.tally.budget());
-        if let Some(kept) = self.entry_of(of) {
+    fn fetched_for_reader(&mut self, lines: &mut Lines, of: Whose, found: Found) {
+        let budget = Arc::clone(&self.budget);
+        if let Some(kept) = lines.entry_of(of) {
             match found {
                 Found::Message(message) => kept.bring(Arc::new(message.charged_to(&budget))),
                 Found::Moved => kept.miss(),
@@ -247,34 +262,33 @@ impl Ledger {
             }
         }
         // It may have left meanwhile, and what is behind it was not asked for.
-        self.lines.is_ready(of.queue);
+        lines.is_ready(of.queue);
     }
 
     /// Queues that wait ask for their messages as long as there is room.
-    fn want_some(&mut self, to: &mut impl Effects) {
-        while self.bodies.may_ask(self.tally.budget())
-            && let Some(queue) = self.bodies.next()
+    fn want_some(&mut self, lines: &mut Lines, to: &mut impl Effects) {
+        while self.may_ask()
+            && let Some(queue) = self.next()
         {
-            self.want_again(queue, to);
-            self.want_first(queue, to);
-            self.lines.is_ready(queue);
+            self.want_again(lines, queue, to);
+            self.want_first(lines, queue, to);
+            lines.is_ready(queue);
         }
     }
 
     /// The same by the clock: nobody tells that there is memory again, or that a look was given up.
-    pub(crate) fn want_put_off(&mut self, now: Now, to: &mut impl Effects) {
-        self.bodies.looks.expire(now);
-        if self.bodies.retry_ms.is_none_or(|retry_ms| retry_ms <= now.monotonic_ms) {
-            self.want_some(to);
-            let waits = !self.bodies.waiting.is_empty();
-            self.bodies.retry_ms = waits.then(|| now.monotonic_ms + RETRY_MS);
+    pub(crate) fn want_put_off(&mut self, lines: &mut Lines, now: Now, to: &mut impl Effects) {
+        self.looks.expire(now);
+        if self.retry_ms.is_none_or(|retry_ms| retry_ms <= now.monotonic_ms) {
+            self.want_some(lines, to);
+            let waits = !self.waiting.is_empty();
+            self.retry_ms = waits.then(|| now.monotonic_ms + RETRY_MS);
         }
     }
 
     /// The reader of a queue has gone: what was read for it, or kept near it, goes out of memory where there is too much.
-    pub(crate) fn put_away(&mut self, id: QueueId) {
-        let bytes_max = self.settings.queued_bytes_in_memory;
-        let Some(Line { queue, owner: Owner::Session(session), .. }) = self.lines.find_mut(id) else {
+    pub(crate) fn put_away(&self, lines: &mut Lines, id: QueueId, bytes_max: usize) {
+        let Some(Line { queue, owner: Owner::Session(session), .. }) = lines.find_mut(id) else {
             return;
         };
         let near = queue.iter_mut().take(2 * MESSAGES_AHEAD).map(|(_, entry)| entry);
@@ -283,20 +297,6 @@ impl Ledger {
                 return;
             }
             entry.put_away();
-        }
-    }
-
-    /// A message that is where it was when it was asked for.
-    pub(crate) fn entry_of(&mut self, of: Whose) -> Option<&mut Entry> {
-        let Whose { queue, message, need } = of;
-        match need {
-            Need::Turn | Need::Look => self.lines.find_mut(queue)?.queue.find_mut(message),
-            Need::Again(packet_id) => {
-                match &mut self.lines.session_mut(queue)?.in_flight.find_mut(packet_id)?.state {
-                    State::Own(id, entry) if *id == message => Some(entry),
-                    _ => None,
-                }
-            }
         }
     }
 }

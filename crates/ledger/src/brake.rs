@@ -6,11 +6,10 @@ use std::sync::Arc;
 use base::{Level, Now, QueueId, Subscriber};
 use index::{Target, Targets};
 
+use crate::Settings;
 use crate::group::Group;
 use crate::lines::{Line, Lines, Owner};
 use crate::queue::Queue;
-use crate::replies::Brake;
-use crate::{Effects, Ledger, Settings};
 
 /// The longest time for which publishers wait for one reader that has not taken a mark's worth, if no other has room.
 const PATIENCE_MS: u64 = 5_000;
@@ -61,6 +60,15 @@ impl Mark {
     }
 }
 
+/// The reason why an acknowledgement is withheld.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Brake {
+    /// The queue that has grown too much.
+    pub(crate) queue: QueueId,
+    /// Other receivers of the message have room.
+    pub(crate) beside_others: bool,
+}
+
 /// The clock by which readers are judged. It stands still while the process is absent: nobody could be heard, and nobody
 /// could acknowledge anything.
 #[derive(Debug, Default)]
@@ -72,6 +80,17 @@ pub(crate) struct PatienceClock {
 }
 
 impl PatienceClock {
+    /// Notes the time of a call. Returns the time of the last one, if the process may have been absent since then.
+    pub(crate) fn see(&mut self, now: Now) -> Option<u64> {
+        let seen_ms = std::mem::replace(&mut self.seen_ms, now.monotonic_ms);
+        (seen_ms > 0 && now.monotonic_ms - seen_ms >= ABSENCE_MS).then_some(seen_ms)
+    }
+
+    /// Something was due for this long. The process was absent meanwhile, unless this is short.
+    pub(crate) fn excuse(&mut self, late_ms: u64) {
+        self.absent_ms += if late_ms >= ABSENCE_MS { late_ms } else { 0 };
+    }
+
     /// A time of the monotonic clock on this clock.
     fn at(&self, monotonic_ms: u64) -> u64 {
         monotonic_ms.saturating_sub(self.absent_ms)
@@ -377,29 +396,6 @@ impl Lines {
         let group_has_room = |group: &Arc<Subscriber>| group.queue.is_some_and(|group| self.has_room(group));
         let straight = targets.shards.iter().flat_map(|(_, targets)| targets.iter());
         straight.take(WITNESSES).any(has_room) || targets.groups.iter().take(WITNESSES).any(group_has_room)
-    }
-}
-
-impl Ledger {
-    /// Notes the time of a call, and whether the process was absent before it.
-    pub(crate) fn look_at_clock(&mut self, now: Now) {
-        let seen_ms = self.lines.patience_clock.seen_ms;
-        if now.monotonic_ms == seen_ms {
-            return;
-        }
-        if seen_ms > 0 && now.monotonic_ms - seen_ms >= ABSENCE_MS {
-            let awaited_ms = if self.has_work() { Some(seen_ms) } else { self.poll_timeout() };
-            let late_ms = awaited_ms.map_or(0, |at_ms| now.monotonic_ms.saturating_sub(at_ms.max(seen_ms)));
-            self.lines.patience_clock.absent_ms += if late_ms >= ABSENCE_MS { late_ms } else { 0 };
-        }
-        self.lines.patience_clock.seen_ms = now.monotonic_ms;
-    }
-
-    /// Lets the publishers of a queue go on, if there are any who wait and need not any longer.
-    pub(crate) fn release_brake(&mut self, queue: QueueId, now: Now, to: &mut impl Effects) {
-        if !self.replies.withheld.is_empty() && !self.lines.is_braked(queue, now) {
-            self.replies.withheld.release(queue, now.monotonic_ms, to);
-        }
     }
 }
 

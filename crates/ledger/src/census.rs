@@ -123,7 +123,7 @@ impl Ledger {
             groups,
             retained_messages: self.retained.len(),
             retained_bytes: self.retained.bytes(),
-            wills_due: self.wills.iter().map(|will| Arc::clone(&will.message)).collect(),
+            wills_due: self.sessions.wills.iter().map(|will| Arc::clone(&will.message)).collect(),
         }
     }
 }

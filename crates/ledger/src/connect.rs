@@ -3,147 +3,49 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use base::{Now, Place, QueueId, ShardId, Subscriber};
+use base::{Now, Place, QueueId, Subscriber};
 use index::Subscriptions;
 use topic::TopicFilter;
 use wire::{PacketId, ReasonCode};
 
-use crate::brake::Growth;
-use crate::claims::{Claimant, Gone, Holder, Outcome};
+use crate::claims::Holder;
 use crate::gauges::{add, subtract};
 use crate::in_flight::State;
 use crate::lines::{Line, Owner};
 use crate::principal::of_will;
 use crate::record::{Incarnation, WillFate, WillRecord};
-use crate::replies::Answer;
-use crate::restore::pay;
+use crate::replies::Replies;
+use crate::restore::{What, pay};
 use crate::session::{Lasting, Online, PendingWill, Session};
+use crate::sessions::SessionWork;
 use crate::will::DueWill;
-use crate::{Effects, Ledger, RETRY_MS, Record, Refusal};
-use protocol::{Cause, Claim, Claimed, Durability, Left, Reply};
+use crate::{Effects, RETRY_MS, Record, Refusal};
+use protocol::{Cause, Claim, Claimed};
 
-impl Ledger {
-    /// A CONNECT wants its identifier.
-    pub(crate) fn claim(&mut self, from: ShardId, claim: Box<Claim>, now: Now, to: &mut impl Effects) {
-        let place = Place { shard: from, connection: claim.connection };
-        self.replies.set_durability(place, claim.durability);
-        if self.is_of_other_user(&claim) {
-            let (connection, reason) = (place.connection, ReasonCode::NotAuthorized);
-            return to.post(place.shard, Reply::Refused { connection, reason });
-        }
-        if self.has_enough_connections(&claim) {
-            return self.refuse_connection(place, to);
-        }
-        match self.claims.claim(Claimant { shard: from, claim }) {
-            // Rule 8 of `protocol::order`: the newcomer waits until the holder has left.
-            Outcome::Evict(place) => to.post(place.shard, Reply::Evict { connection: place.connection }),
-            Outcome::Free(claimant) => self.grant(claimant, now, to),
-        }
-    }
-
-    /// A connection is gone.
-    pub(crate) fn left(&mut self, from: ShardId, left: &Left, now: Now, to: &mut impl Effects) {
-        let place = Place { shard: from, connection: left.connection };
-        self.replies.set_durability(place, Durability::Fsync);
-        let id = &left.subscriber.client_id;
-        self.cursors.close_all(from, left.connection);
-        let Gone::Holder { holder, session, next } = self.claims.left(id, place) else { return };
-        let lasting = session.and_then(|session| self.lines.session(session)?.lasting.as_ref());
-        match (session, lasting) {
-            (Some(session), Some(lasting)) => {
-                let expiry_secs = left.expiry_secs.unwrap_or(lasting.expiry_secs);
-                self.depart(session, left.cause, expiry_secs, now, to);
-            }
-            (session, _) => {
-                if let Some(session) = session {
-                    self.remove_session(session, WillFate::Dropped);
-                }
-                let will = holder.will.filter(|_| left.cause != Cause::Normal);
-                let principal = holder.principal;
-                self.wills.extend(will.map(|will| DueWill::new(None, will.message, principal)));
-            }
-        }
-        // Wills go out in the order in which they became due: this one's now, unless others still wait before it.
-        self.fire_wills(&mut 1, now, to);
-        match next {
-            // Its user may have come by other identifiers meanwhile.
-            Some(next) if self.has_enough_connections(&next.claim) => {
-                self.refuse_connection(next.place(), to);
-                self.claims.settle(id);
-            }
-            Some(next) => self.grant(next, now, to),
-            None => self.claims.settle(id),
-        }
-    }
-
-    /// Refuses a client whose user has as many connections as it may.
-    fn refuse_connection(&self, place: Place, to: &mut impl Effects) {
-        add(&self.gauges.connects_refused_user, 1);
-        let (connection, reason) = (place.connection, ReasonCode::QuotaExceeded);
-        to.post(place.shard, Reply::Refused { connection, reason });
-    }
-
-    /// Gives a claimant the identifier, which nobody holds, with the session that it asks for.
-    fn grant(&mut self, claimant: Claimant, now: Now, to: &mut impl Effects) {
-        let place = claimant.place();
-        let claim = *claimant.claim;
-        let id = Arc::clone(&claim.subscriber.client_id);
-        if let Some(session) = self.claims.find(&id).and_then(|client| client.session) {
-            self.settle(session, now, to);
-        }
-        if self.replies.is_poisoned() && self.claims.is_ending(&id) {
-            // That the session has ended will never be durable: after the restart it is there again.
-            let (connection, reason) = (place.connection, ReasonCode::ServerUnavailable);
-            return to.post(place.shard, Reply::Refused { connection, reason });
-        }
-        let existing = self.claims.find(&id).and_then(|client| client.session);
-        let is_recorded = existing.is_some() || claim.expiry_secs > 0 || self.claims.is_ending(&id);
-        let claimed = match existing {
-            Some(session) if !claim.clean_start => self.resume(session, place, &claim, to),
-            existing => self.begin(existing, place, claim, to).map(Some),
-        };
-        match claimed {
-            // Its shard is told bit by bit what the session has.
-            Ok(None) => {}
-            Ok(Some(claimed)) => {
-                let reply = Reply::Claimed(Box::new(claimed));
-                if is_recorded {
-                    self.answer(Answer { shard: place.shard, reply, brake: None }, now, to);
-                } else {
-                    to.post(place.shard, reply);
-                }
-            }
-            Err(reason) => {
-                to.post(place.shard, Reply::Refused { connection: place.connection, reason });
-                self.claims.settle(&id);
-            }
-        }
-        self.fire_wills(&mut 1, now, to);
-    }
-
+impl SessionWork<'_> {
     /// Goes on with a session. Its will is not published any more [MQTT-3.1.3-9]. Nothing is answered yet if it has many
     /// subscriptions.
-    fn resume(
+    pub(crate) fn resume(
         &mut self,
         id: QueueId,
         place: Place,
         claim: &Claim,
         to: &mut impl Effects,
     ) -> Result<Option<Claimed>, ReasonCode> {
-        if self.tally.budget().is_tight_to_keep() && self.brings_larger_will(Some(id), claim) {
+        if self.bodies.budget.is_tight_to_keep() && self.brings_larger_will(Some(id), claim) {
             add(&self.gauges.connects_refused_memory, 1);
             return Err(ReasonCode::QuotaExceeded);
         }
         let will = self.pending_will(claim);
         let name = self.lines.session(id).and_then(Session::incarnation);
         let name = name.expect("what a client has without a connection lasts");
-        let (before, principal) = (self.principal_of(id), claim.subscriber.principal());
-        let acts = self.new_principal_record(name, &before, &principal);
+        let (before, principal) = (self.lines.principal_of(id), claim.subscriber.principal());
+        let acts = self.settings.new_principal_record(name, &before, &principal);
         let realms = self.settings.guard.current();
         let speaks = will.as_ref().and_then(|will| of_will(&realms, will.id, &principal));
         let group: Vec<Record<'_>> =
             [connected(name, claim, will.as_ref())].into_iter().chain(speaks).chain(acts).collect();
-        self.replies.commit(&group, to).map_err(|refusal| reason(self, refusal))?;
+        self.replies.commit(&group, to).map_err(|refusal| reason(self.replies, refusal))?;
         drop(group);
         let session = self.lines.session_mut(id).expect("it was there before this was recorded");
         session.subscriber.set_principal(principal);
@@ -155,10 +57,10 @@ impl Ledger {
         lasting.will = will.map(Box::new);
         lasting.left_unix_ms = None;
         lasting.expires_ms = None;
-        self.timers.set(id, lasting.timer_ms.take(), None);
+        self.sessions.timers.set(id, lasting.timer_ms.take(), None);
         let session = self.lines.session(id).expect("it was there before this was recorded");
         let lasting = session.lasting.as_ref().expect("what a client has without a connection lasts");
-        let is_small = session.is_small(self.settings.units_at_once);
+        let is_small = session.is_small(self.settings.units.at_once);
         let subscriptions = session.subscriptions.iter();
         let claimed = is_small.then(|| Claimed {
             connection: place.connection,
@@ -177,13 +79,13 @@ impl Ledger {
         if !is_small {
             let online = self.lines.session_mut(id).and_then(|session| session.online.as_mut());
             online.into_iter().for_each(|online| online.is_restored = true);
-            self.restore(id, place);
+            self.replies.restoring.add(id, place, What::Subscriptions);
         }
         Ok(claimed)
     }
 
     /// Begins anew, and ends what there was. Without a session that lasts nothing else is recorded.
-    fn begin(
+    pub(crate) fn begin(
         &mut self,
         existing: Option<QueueId>,
         place: Place,
@@ -193,7 +95,7 @@ impl Ledger {
         let lasts = claim.expiry_secs > 0;
         // A client that ends a session frees memory. A lasting session is kept: no client can be forced to fetch its
         // messages.
-        let budget = self.tally.budget();
+        let budget = &self.bodies.budget;
         let is_short = if lasts { budget.is_tight_to_keep() } else { budget.is_tight() };
         if is_short && (existing.is_none() || self.brings_larger_will(existing, &claim)) {
             add(&self.gauges.connects_refused_memory, 1);
@@ -203,7 +105,7 @@ impl Ledger {
             add(&self.gauges.sessions_refused, 1);
             return Err(ReasonCode::QuotaExceeded);
         }
-        let incarnation = self.next_incarnation();
+        let incarnation = self.replies.numbers.next_incarnation();
         let will = if lasts { self.pending_will(&claim) } else { None };
         let old = existing.and_then(|id| self.lines.session(id)?.lasting.as_ref());
         let fate = old.map_or(WillFate::Dropped, Lasting::fate_at_end);
@@ -214,14 +116,14 @@ impl Ledger {
         let principal = claim.subscriber.principal();
         let realms = self.settings.guard.current();
         let speaks = will.as_ref().and_then(|will| of_will(&realms, will.id, &principal));
-        let acts = self.principal_record(incarnation, &principal).filter(|_| lasts);
+        let acts = self.settings.principal_record(incarnation, &principal).filter(|_| lasts);
         let connected = connected.into_iter().chain(speaks).chain(acts);
         let group: Vec<Record<'_>> = ended.into_iter().chain(begun).chain(connected).collect();
         if !group.is_empty() {
-            self.replies.commit(&group, to).map_err(|refusal| reason(self, refusal))?;
+            self.replies.commit(&group, to).map_err(|refusal| reason(self.replies, refusal))?;
         }
         if let Some(existing) = existing {
-            self.remove_session(existing, fate);
+            self.sessions.remove(self.lines, self.replies, existing, fate);
         }
         let claimed = |subscriber| Claimed {
             connection: place.connection,
@@ -235,7 +137,7 @@ impl Ledger {
         if !lasts {
             let Claim { subscriber, window, packet_bytes_max, will, .. } = claim;
             let holder = Holder { place, window, packet_bytes_max, will: will.map(Box::new), principal };
-            self.claims.hold(&subscriber.client_id, holder, None);
+            self.sessions.claims.hold(&subscriber.client_id, holder, None);
             return Ok(claimed(subscriber));
         }
         let mut subscriber = Arc::clone(&claim.subscriber);
@@ -265,13 +167,13 @@ impl Ledger {
 
     fn pending_will(&mut self, claim: &Claim) -> Option<PendingWill> {
         let will = claim.will.as_ref()?;
-        let id = self.next_message();
+        let id = self.replies.numbers.next_message();
         Some(PendingWill {
             id,
             message: Arc::clone(&will.message),
             delay_secs: will.delay_secs,
             due_ms: None,
-            _bytes: self.live.count(will.message.size_bytes()),
+            _bytes: self.bodies.live.count(will.message.size_bytes()),
         })
     }
 
@@ -284,40 +186,7 @@ impl Ledger {
         let Claim { window, packet_bytes_max, .. } = *claim;
         let principal = session.subscriber.principal();
         let holder = Holder { place, window, packet_bytes_max, will: None, principal };
-        self.claims.hold(&session.subscriber.client_id, holder, Some(id));
-    }
-
-    /// The shard knows that the connection has the session, so that others may lead there, and what is under way goes on
-    /// [MQTT-4.4.0-1].
-    pub(crate) fn open(&mut self, id: QueueId, place: Place, to: &mut impl Effects) {
-        // The connection may have gone before its shard could be told.
-        let Some(Line { owner: Owner::Session(session), queue, growth, .. }) = self.lines.find_mut(id) else {
-            return;
-        };
-        let Some(online) = session.online.as_mut().filter(|online| online.place == place) else { return };
-        let lasting = session.lasting.as_ref().expect("it lasts");
-        add(&self.gauges.sessions_connected, 1);
-        online.is_open = true;
-        online.opened_behind = self.last_message;
-        let has_more_unfinished = online.is_restored && !lasting.cursors.is_empty();
-        *growth = Growth::begin(queue);
-        for exchange in session.in_flight.restart() {
-            let packet_id = exchange.packet_id;
-            match exchange.state {
-                State::Released => {
-                    online.begun(exchange.bytes);
-                    to.post(place.shard, Reply::Release { connection: place.connection, packet_id });
-                }
-                _ => online.again.push_back(packet_id),
-            }
-        }
-        session.subscriber.move_to(Some(place));
-        touch(&self.index, session);
-        if has_more_unfinished {
-            self.restore_unfinished(id, place);
-        }
-        self.move_in_groups(id);
-        self.lines.is_ready(id);
+        self.sessions.claims.hold(&session.subscriber.client_id, holder, Some(id));
     }
 
     /// The connection of a session that lasts is over.
@@ -343,18 +212,18 @@ impl Ledger {
             _ => Record::Left { session: incarnation, expiry_secs, unix_ms: now.unix_ms, will: fate },
         };
         match self.replies.commit(&[record], to) {
-            Ok(()) if expiry_secs == 0 => self.remove_session(id, fate),
+            Ok(()) if expiry_secs == 0 => self.sessions.remove(self.lines, self.replies, id, fate),
             Ok(()) => self.go_offline(id, expiry_secs, fate, now),
             // It has gone whether that is recorded or not: after a restart it will be found gone.
             Err(refusal) => {
-                let _ = reason(self, refusal);
+                let _ = reason(self.replies, refusal);
                 self.go_offline(id, expiry_secs, fate, now);
             }
         }
     }
 
     fn go_offline(&mut self, id: QueueId, expiry_secs: u32, fate: WillFate, now: Now) {
-        let principal = self.principal_of(id);
+        let principal = self.lines.principal_of(id);
         let lasting = self.lines.session_mut(id).and_then(|session| session.lasting.as_mut());
         let session = lasting.expect("a session that lasts is there until it has ended");
         let after = |secs: u32| now.monotonic_ms.saturating_add(u64::from(secs) * 1_000);
@@ -373,12 +242,14 @@ impl Ledger {
             }
             (WillFate::Due, Some(_)) => {
                 let will = session.will.take();
-                self.wills.extend(will.map(|will| DueWill::new(Some(will.id), will.message, principal)));
+                self.sessions
+                    .wills
+                    .extend(will.map(|will| DueWill::new(Some(will.id), will.message, principal)));
             }
             _ => session.will = None,
         }
         let due_ms = session.next_timer_ms();
-        self.timers.set(id, session.timer_ms, due_ms);
+        self.sessions.timers.set(id, session.timer_ms, due_ms);
         session.timer_ms = due_ms;
         self.disconnect(id);
     }
@@ -391,22 +262,23 @@ impl Ledger {
         }
         subtract(&self.gauges.sessions_connected, 1);
         session.subscriber.move_to(None);
-        touch(&self.index, session);
         let lanes = session.in_flight.take_lanes();
         let shared = session.in_flight.in_order().into_iter();
         let shared: Vec<PacketId> = shared
             .filter(|exchange| matches!(exchange.state, State::Shared { .. }))
             .map(|exchange| exchange.packet_id)
             .collect();
+        let session = self.lines.session(id).expect("it was there a moment ago");
+        touch(&self.lines.index, session);
         for packet_id in shared {
             let exchange = self.lines.session_mut(id).and_then(|session| session.in_flight.remove(packet_id));
             if let Some(State::Shared { group, message }) = exchange.map(|exchange| exchange.state) {
-                self.give_back(group, message);
+                self.lines.give_back(group, message);
             }
         }
-        lanes.into_iter().for_each(|(group, lane)| self.finish_in_lane(group, lane, 0));
-        self.move_in_groups(id);
-        self.put_away(id);
+        lanes.into_iter().for_each(|(group, lane)| self.lines.finish_in_lane(group, lane, 0));
+        self.lines.move_in_groups(id);
+        self.bodies.put_away(self.lines, id, self.settings.queued_bytes_in_memory);
     }
 }
 
@@ -421,8 +293,8 @@ fn connected<'a>(session: Incarnation, claim: &Claim, will: Option<&'a PendingWi
 }
 
 /// Returns the reason code of CONNACK when the records of a connection were refused.
-fn reason(ledger: &Ledger, refusal: Refusal) -> ReasonCode {
-    match ledger.reason(refusal) {
+fn reason(replies: &Replies, refusal: Refusal) -> ReasonCode {
+    match replies.reason(refusal) {
         ReasonCode::ImplementationSpecificError => ReasonCode::ServerUnavailable,
         reason => reason,
     }
@@ -432,7 +304,7 @@ fn reason(ledger: &Ledger, refusal: Refusal) -> ReasonCode {
 /// routes are: each of them looks once.
 const TOUCHED_AT_ONCE: usize = 1_000;
 
-fn touch(index: &Subscriptions, session: &Session) {
+pub(crate) fn touch(index: &Subscriptions, session: &Session) {
     let mut left = TOUCHED_AT_ONCE;
     for filter in session.subscriptions.keys() {
         if pay(&mut left, filter).is_none() {

@@ -9,14 +9,17 @@ use topic::TopicFilter;
 
 use crate::gauges::{add, shift, subtract};
 use crate::in_flight::State;
+use crate::lines::Lines;
 use crate::lines::{Line, Owner};
 use crate::queue::Queue;
 use crate::record::WillFate;
+use crate::replies::Replies;
 use crate::restore::pay;
 use crate::session::{Share, Unfinished};
+use crate::sessions::{SessionWork, Sessions};
 use crate::subscribe::subscription_bytes;
 use crate::will::DueWill;
-use crate::{Effects, Ledger, RETRY_MS, Record};
+use crate::{Effects, RETRY_MS, Record};
 
 /// The most filters that are taken out of the index under one lock, and messages that are freed at a time.
 const PIECE: usize = 64;
@@ -34,31 +37,31 @@ pub(crate) struct Ending {
     queue: Queue,
 }
 
-impl Ledger {
+impl Sessions {
     /// Forgets a session whose end is recorded, or of which nothing was. Its subscriptions lead nowhere any more; they
-    /// and its messages are taken away by [`end_some`](Self::end_some).
-    pub(crate) fn remove_session(&mut self, id: QueueId, will: WillFate) {
-        let line = self.lines.remove(id).expect("a session ends once");
+    /// and its messages are taken away by [`end_some`](SessionWork::end_some).
+    pub(crate) fn remove(&mut self, lines: &mut Lines, replies: &Replies, id: QueueId, will: WillFate) {
+        let line = lines.remove(id).expect("a session ends once");
         let Line { owner: Owner::Session(mut session), queue, .. } = *line else {
             unreachable!("it is a session")
         };
-        self.sweep.forget(id);
+        lines.sweep.forget(id);
         self.claims.set_session(&session.subscriber.client_id, None);
-        if session.lasting.is_some() && !self.replies.is_all_durable() {
-            self.claims.set_ended(&session.subscriber.client_id, self.replies.committed());
+        if session.lasting.is_some() && !replies.is_all_durable() {
+            self.claims.set_ended(&session.subscriber.client_id, replies.committed());
         }
         self.claims.settle(&session.subscriber.client_id);
         let mut cursors = BTreeMap::new();
         if let Some(lasting) = session.lasting.take() {
             self.unreleased -= lasting.unreleased.len();
             self.timers.set(id, lasting.timer_ms, None);
-            subtract(&self.gauges.sessions, 1);
+            subtract(&lines.gauges.sessions, 1);
             session.subscriber.move_to(None);
             if session.open().is_some() {
-                subtract(&self.gauges.sessions_connected, 1);
+                subtract(&lines.gauges.sessions_connected, 1);
             }
             if let Some(old) = lasting.will {
-                subtract(&self.gauges.wills_pending, usize::from(old.due_ms.is_some()));
+                subtract(&lines.gauges.wills_pending, usize::from(old.due_ms.is_some()));
                 if will != WillFate::Dropped {
                     let principal = session.subscriber.principal();
                     self.wills.push(DueWill::new(Some(old.id), old.message, principal));
@@ -66,8 +69,8 @@ impl Ledger {
             }
             cursors = lasting.cursors;
         }
-        subtract(&self.gauges.queued_bytes, queue.bytes());
-        shift(&self.gauges.queued, &self.gauges.discarded, queue.len());
+        subtract(&lines.gauges.queued_bytes, queue.bytes());
+        shift(&lines.gauges.queued, &lines.gauges.discarded, queue.len());
         let lanes = session.in_flight.take_lanes();
         let lent: Vec<_> = session
             .in_flight
@@ -80,10 +83,10 @@ impl Ledger {
             .collect();
         session.in_flight.iter().for_each(|exchange| self.moved.forget(exchange));
         let own = session.in_flight.len() - lent.len();
-        shift(&self.gauges.in_flight, &self.gauges.discarded, own);
+        shift(&lines.gauges.in_flight, &lines.gauges.discarded, own);
         // At once, and no more than a window of them: they go before everything that the groups have not sent yet.
-        lent.into_iter().for_each(|(group, message)| self.give_back(group, message));
-        lanes.into_iter().for_each(|(group, lane)| self.finish_in_lane(group, lane, 0));
+        lent.into_iter().for_each(|(group, message)| lines.give_back(group, message));
+        lanes.into_iter().for_each(|(group, lane)| lines.finish_in_lane(group, lane, 0));
         self.endings.push_back(Ending {
             session: id,
             subscriber: session.subscriber,
@@ -93,15 +96,17 @@ impl Ledger {
             queue,
         });
     }
+}
 
+impl SessionWork<'_> {
     /// Goes on freeing what ended sessions have left.
     pub(crate) fn end_some(&mut self, units: &mut usize, to: &mut impl Effects) {
         while *units > 0
-            && let Some(mut ending) = self.endings.pop_front()
+            && let Some(mut ending) = self.sessions.endings.pop_front()
         {
             *units -= 1;
             if !self.end_step(&mut ending, units, to) {
-                self.endings.push_front(ending);
+                self.sessions.endings.push_front(ending);
             }
         }
     }
@@ -112,9 +117,9 @@ impl Ledger {
             let is_last = self.lines.group(group).is_some_and(|group| group.members == 1);
             if is_last {
                 // If this record is refused, recovery removes the group, because it has no members.
-                let _ = self.record_end_of(group, to);
+                let _ = self.replies.record_end_of(self.lines, group, to);
             }
-            let lanes = self.leave(&ending.subscriber, ending.session, group, &share);
+            let lanes = self.lines.leave(&ending.subscriber, ending.session, group, &share);
             *units = units.saturating_sub(lanes);
         } else if !ending.cursors.is_empty() {
             let _ = ending.cursors.pop_first();
@@ -136,17 +141,18 @@ impl Ledger {
             }
             piece.push(filter);
         }
-        self.subscription_bytes -= piece.iter().map(|filter| subscription_bytes(filter)).sum::<usize>();
+        self.sessions.subscription_bytes -=
+            piece.iter().map(|filter| subscription_bytes(filter)).sum::<usize>();
         let filters = piece.iter().filter_map(|filter| TopicFilter::new(filter).ok());
         let plain = filters.filter(|filter| filter.shared().is_none());
         let changes = plain.map(|filter| Change::Unsubscribe { filter, subscriber: &ending.subscriber });
-        self.index.apply(changes, &mut Vec::new());
+        self.lines.index.apply(changes, &mut Vec::new());
     }
 
     /// Looks after the sessions whose time has come: a will that has waited long enough, the end.
     pub(crate) fn look_at_timers(&mut self, units: &mut usize, now: Now, to: &mut impl Effects) {
         while *units > 0
-            && let Some(id) = self.timers.pop(now.monotonic_ms)
+            && let Some(id) = self.sessions.timers.pop(now.monotonic_ms)
         {
             *units -= 1;
             self.look_at_timer(id, now, to);
@@ -164,17 +170,17 @@ impl Ledger {
             match self.replies.commit(&[record], to) {
                 Ok(()) => {
                     add(&self.gauges.sessions_expired, 1);
-                    return self.remove_session(id, fate);
+                    return self.sessions.remove(self.lines, self.replies, id, fate);
                 }
                 Err(refusal) => {
                     // When nothing will be recorded any more, it ends after the restart.
                     let is_tried_again = !self.replies.is_poisoned();
                     session.expires_ms = is_tried_again.then_some(now.monotonic_ms + RETRY_MS);
-                    let _ = self.reason(refusal);
+                    let _ = self.replies.reason(refusal);
                 }
             }
         }
-        let principal = self.principal_of(id);
+        let principal = self.lines.principal_of(id);
         let session = self.lines.session_mut(id).and_then(|session| session.lasting.as_mut());
         let session = session.expect("what has a timer is a session that lasts");
         if let Some(will) = session.will.as_mut().filter(|will| is_due(will.due_ms)) {
@@ -184,11 +190,11 @@ impl Ledger {
                 will.due_ms = Some(now.monotonic_ms + RETRY_MS);
             } else if let Some(will) = session.will.take() {
                 subtract(&self.gauges.wills_pending, 1);
-                self.wills.push(DueWill::new(Some(will.id), will.message, principal));
+                self.sessions.wills.push(DueWill::new(Some(will.id), will.message, principal));
             }
         }
         let due_ms = session.next_timer_ms();
-        self.timers.set(id, None, due_ms);
+        self.sessions.timers.set(id, None, due_ms);
         session.timer_ms = due_ms;
     }
 }

@@ -4,8 +4,9 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use base::{Message, Now, Place, QueueId};
-use wire::{Delivery, PacketId, Publish, Qos, Version};
+use wire::{PacketId, Publish, Qos, Version};
 
+use crate::delivery::Delivery;
 use crate::gauges::{shift, subtract};
 use crate::in_flight::State;
 use crate::lines::{Line, Owner};
@@ -13,7 +14,7 @@ use crate::record::{Incarnation, MessageId};
 use crate::replies::Answer;
 use crate::session::{Session, credit_bytes};
 use crate::share::deliver;
-use crate::{Effects, Ledger, RETRY_MS, Record, Refusal};
+use crate::{Effects, RETRY_MS, Record, Refusal};
 use protocol::{Delivered, Reply};
 
 /// Maximum number of messages that one queue sends before the next queue has its turn.
@@ -60,13 +61,13 @@ impl Turns {
     }
 }
 
-impl Ledger {
+impl Delivery<'_> {
     /// Feeds from every queue in the line in turn.
     pub(crate) fn feed_all(&mut self, units: &mut usize, now: Now, to: &mut impl Effects) {
         if self.stalled_until_ms.is_some_and(|until_ms| until_ms > now.monotonic_ms) {
             return;
         }
-        self.stalled_until_ms = None;
+        *self.stalled_until_ms = None;
         while *units > 0
             && let Some(queue) = self.lines.next_ready()
         {
@@ -78,7 +79,7 @@ impl Ledger {
                 Some(Owner::Group(_)) => self.feed_group(queue, messages, now, to),
             };
             self.lines.renew_patience(queue, now);
-            self.release_brake(queue, now, to);
+            self.replies.release_brake(self.lines, queue, now, to);
             match feeding {
                 Feeding::Done(done) => *units -= done.max(1),
                 Feeding::More => {
@@ -87,7 +88,7 @@ impl Ledger {
                 }
                 Feeding::Stalled => {
                     self.lines.is_ready(queue);
-                    self.stalled_until_ms = Some(now.monotonic_ms + RETRY_MS);
+                    *self.stalled_until_ms = Some(now.monotonic_ms + RETRY_MS);
                     return;
                 }
             }
@@ -119,8 +120,8 @@ impl Ledger {
         now: Now,
         to: &mut impl Effects,
     ) -> Result<usize, Refusal> {
-        let is_tight = self.tally.budget().is_tight_to_keep();
-        let credit_bytes = credit_bytes(self.tally.budget());
+        let is_tight = self.bodies.budget.is_tight_to_keep();
+        let credit_bytes = credit_bytes(&self.bodies.budget);
         let mut done = 0;
         while done < messages {
             let Some(Session { online: Some(online), in_flight, .. }) = self.lines.session_mut(id) else {
@@ -134,7 +135,7 @@ impl Ledger {
             let State::Own(_, entry) = &mut exchange.state else { continue };
             let Some(message) = entry.message() else {
                 online.again.push_front(packet_id);
-                self.want_again(id, to);
+                self.bodies.want_again(self.lines, id, to);
                 break;
             };
             if is_too_large(message, entry.identifiers(), online.packet_bytes_max, now) {
@@ -185,13 +186,10 @@ impl Ledger {
             let Place { shard, connection } = online.place;
             online.begun(bytes);
             let exchange = session.in_flight.advance(packet_id).expect("it was found");
-            self.moved.forget(exchange);
+            self.sessions.moved.forget(exchange);
             exchange.state = State::Released;
-            self.answer(
-                Answer { shard, reply: Reply::Release { connection, packet_id }, brake: None },
-                now,
-                to,
-            );
+            let answer = Answer::new(shard, Reply::Release { connection, packet_id });
+            self.replies.answer(self.lines, answer, now, to);
         } else {
             session.in_flight.remove(packet_id);
             shift(&self.gauges.in_flight, &self.gauges.too_large, 1);
@@ -213,8 +211,8 @@ impl Ledger {
         let (Some(online), Some(incarnation)) = (&session.online, session.incarnation()) else {
             return Ok(0);
         };
-        let credit_bytes = credit_bytes(self.tally.budget());
-        let mut turns = std::mem::take(&mut self.turns);
+        let credit_bytes = credit_bytes(&self.bodies.budget);
+        let mut turns = std::mem::take(self.turns);
         let (mut sent, mut bytes) = (0, 0);
         for (id, entry) in queue.iter().take(messages) {
             let turn = if entry.is_expired(now) {
@@ -241,12 +239,12 @@ impl Ledger {
         };
         if committed.is_ok() {
             turns.turns.iter().for_each(|turn| self.take_turn(id, *turn, now, to));
-            self.want_first(id, to);
-            self.unpark(id);
+            self.bodies.want_first(self.lines, id, to);
+            self.cursors.unpark(self.lines, self.settings, id);
         }
         let done = turns.turns.len();
         turns.clear();
-        self.turns = turns;
+        *self.turns = turns;
         committed.map(|()| done)
     }
 
@@ -272,13 +270,13 @@ impl Ledger {
         let message = Arc::clone(entry.message().expect("it was in memory when its turn came"));
         let reply = Reply::Deliver(Box::new(deliver(connection, what, message, entry.granted(), false)));
         let qos = entry.qos();
-        if self.tally.budget().is_tight_to_keep() {
+        if self.bodies.budget.is_tight_to_keep() {
             // It is read again if the client comes back and has not acknowledged it.
             entry.put_away();
         }
         session.in_flight.insert(packet_id, bytes, State::Own(id_of_message, entry));
         if qos == Qos::ExactlyOnce {
-            self.answer(Answer { shard, reply, brake: None }, now, to);
+            self.replies.answer(self.lines, Answer::new(shard, reply), now, to);
         } else {
             to.post(shard, reply);
         }
@@ -304,7 +302,7 @@ pub(crate) fn is_too_large(
         .filter_map(|identifier| wire::SubscriptionIdentifier::new(identifier.get()))
         .collect();
     let publish = Publish {
-        delivery: Delivery::AtLeastOnce { packet_id: PacketId::MAX, dup: false },
+        delivery: wire::Delivery::AtLeastOnce { packet_id: PacketId::MAX, dup: false },
         subscription_identifiers: (&identifiers[..]).into(),
         ..message.publish(now)
     };

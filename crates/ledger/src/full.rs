@@ -8,28 +8,20 @@ use base::{Member, QueueId};
 
 use crate::extent::count_within;
 use crate::publish::post_ended;
-use crate::{Effects, Ledger, Record};
+use crate::publishing::Publishing;
+use crate::{Effects, Record};
 
 /// The most members that are ended with one group of records.
 const MEMBERS_AT_A_TIME: usize = 256;
 
-impl Ledger {
-    /// The queue of a group is full: its members are ended from now on, unless that is under way.
-    pub(crate) fn end_members_of(&mut self, id: QueueId) {
-        if let Some(group) = self.lines.group_mut(id)
-            && !std::mem::replace(&mut group.is_ending, true)
-        {
-            self.full_groups.push_back(id);
-        }
-    }
-
+impl Publishing<'_> {
     /// Goes on ending the members of groups that are full.
     pub(crate) fn end_some_members(&mut self, units: &mut usize, to: &mut impl Effects) {
         while *units > 0
-            && let Some(id) = self.full_groups.front().copied()
+            && let Some(id) = self.lines.full_groups.front().copied()
         {
             let Some(group) = self.lines.group(id) else {
-                self.full_groups.pop_front();
+                self.lines.full_groups.pop_front();
                 continue;
             };
             let members =
@@ -42,18 +34,18 @@ impl Ledger {
             };
             if !is_recorded {
                 // Nothing can be recorded any more: the rest ends after the restart.
-                self.full_groups.pop_front();
+                self.lines.full_groups.pop_front();
             }
         }
     }
 
     /// The last member has ended. Whether that is recorded.
     fn end_group(&mut self, id: QueueId, to: &mut impl Effects) -> bool {
-        let is_recorded = self.record_end_of(id, to).is_ok();
+        let is_recorded = self.replies.record_end_of(self.lines, id, to).is_ok();
         if is_recorded && let Some(group) = self.lines.group_mut(id) {
             // Those that end with their connections leave it later.
             group.members = 0;
-            self.remove_if_empty(id);
+            self.lines.remove_if_empty(id);
         }
         is_recorded
     }
@@ -62,7 +54,7 @@ impl Ledger {
     fn end_members(&mut self, id: QueueId, members: &[Member], to: &mut impl Effects) -> bool {
         let mut rest = members;
         while !rest.is_empty() {
-            let end_of = |member: &Member| member.subscriber.queue.and_then(|id| self.end_of(id));
+            let end_of = |member: &Member| member.subscriber.queue.and_then(|id| self.lines.end_of(id));
             let each = rest.iter().map(|member| end_of(member).map_or(0, |end| end.bytes_most()));
             let (piece, behind) = rest.split_at(count_within(each, to.group_bytes_max()));
             rest = behind;

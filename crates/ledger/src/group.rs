@@ -418,7 +418,7 @@ mod tests {
     #[test]
     fn the_lanes_of_each_group_are_on_the_account() {
         let groups_bytes = |dispatch: Dispatch, count: u64| {
-            let mut groups = Lines::new(&Settings { seed: 7, dispatch, ..Settings::default() });
+            let mut groups = Lines::alone(&Settings { seed: 7, dispatch, ..Settings::default() });
             for number in 1..=count {
                 groups.insert_group(&format!("$share/g{number}/a"), Incarnation(number), None);
             }

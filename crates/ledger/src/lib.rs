@@ -21,7 +21,9 @@ mod brake;
 mod census;
 mod claims;
 mod connect;
+mod connections;
 mod cursors;
+mod delivery;
 mod effects;
 mod end;
 mod entry;
@@ -37,10 +39,12 @@ mod lines;
 mod live;
 mod looks;
 mod matching;
+mod members;
 mod outputs;
 mod presence;
 mod principal;
 mod publish;
+mod publishing;
 mod queue;
 mod record;
 mod recover;
@@ -52,6 +56,7 @@ mod retained;
 mod room;
 mod room_wait;
 mod session;
+mod sessions;
 mod settings;
 mod share;
 mod state;
@@ -61,17 +66,17 @@ mod table;
 mod timers;
 mod trace;
 mod turnover;
+mod walks;
 mod will;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use base::{Budget, ConnectionId, Now, Place, Purpose, QueueId, ShardId, Tally};
+use base::{Budget, Now, Place, Purpose, ShardId, Tally};
 use index::Subscriptions;
-use protocol::{Command, Delivered, Gauges, Reply};
+use protocol::{Command, Delivered, Gauges};
 use topic::TopicFilter;
-use wire::ReasonCode;
 
 pub use ask::{
     Answer as OperatorAnswer, Discard, Discarded, Ended, Found as FoundClient, GroupFacts, MemberPiece,
@@ -85,32 +90,26 @@ pub use record::{Addressed, Away, Granted, Incarnation, MessageId, Queued, Recor
 pub use recover::{Charged, Recovered, Source};
 pub use retained::{Branch, Cursor, Retained, Step, Stored, Stride};
 pub use room_wait::RoomWait;
-pub use settings::{QueueFull, Settings};
+pub use settings::{QueueFull, Settings, Units};
 pub use turnover::Turnover;
 
 use acknowledge::Outcome;
 use bodies::Bodies;
-use claims::Claims;
 use cursors::Cursors;
-use end::Ending;
+use delivery::Delivery;
 use feed::Turns;
-use gauges::add;
 use lines::Lines;
-use live::Live;
-use outputs::FullMembers;
 use publish::Planned;
-use replies::{Answer, Replies};
-use restate::{Copied, Moved};
-use restore::Restoring;
-use subscribe::Asked;
-use sweep::Sweep;
-use timers::Timers;
-use will::Wills;
+use publishing::Publishing;
+use recover::Restart;
+use replies::Replies;
+use restate::Copying;
+use sessions::{SessionWork, Sessions};
+use subscribe::{Asked, Asker};
+use walks::Walking;
 
 /// The units of work that are done for the keeper of records before new commands are looked at.
 const UNITS_AT_A_TIME: usize = 1_000;
-/// How many claims of members to lanes are worked out in one turn, about. One takes some tens of nanoseconds.
-const CLAIMS_AT_A_TIME: usize = 8_192;
 /// Maximum number of cursor steps before new commands are handled.
 const CURSOR_STEPS_AT_A_TIME: usize = 4;
 /// Bytes of memory for a message in a queue or in flight, beside the message; for a session or a group, beside its
@@ -131,85 +130,41 @@ const RETRY_MS: u64 = 100;
 #[derive(Debug)]
 pub struct Ledger {
     settings: Settings,
-    index: Arc<Subscriptions>,
-    claims: Claims,
     lines: Lines,
-    moved: Moved,
-    copied: Copied,
-    live: Live,
     bodies: Bodies,
+    sessions: Sessions,
+    replies: Replies,
     retained: Retained,
     cursors: Cursors,
-    replies: Replies,
+    restart: Restart,
+    turns: Turns,
     /// Nothing is fed before: there was no space for the records.
     stalled_until_ms: Option<u64>,
-    /// Groups whose lanes are to get their owners, in turn.
-    deciding: VecDeque<QueueId>,
-    /// How many claims to lanes may still be worked out for them in this turn.
-    claims_left: usize,
-    timers: Timers,
-    wills: Wills,
-    endings: VecDeque<Ending>,
-    restoring: Restoring,
-    /// Sessions that have come or gone, and some of whose groups have not heard.
-    moving: VecDeque<QueueId>,
-    /// Groups whose queue is full, and whose members are to be ended.
-    full_groups: VecDeque<QueueId>,
-    full_members: FullMembers,
-    /// After a restart: sessions that were connected, and groups that have no member any more.
-    unsettled: VecDeque<QueueId>,
-    orphans: Vec<Incarnation>,
-    sweep: Sweep,
-    last_message: MessageId,
-    last_incarnation: Incarnation,
     /// The queues of the current message. The buffer is reused.
     plan: Vec<Planned>,
-    turns: Turns,
-    gauges: Arc<Gauges>,
     /// Memory of the ledger in the account of the process, without messages, which have their own entries.
     tally: Tally,
-    /// Bytes of memory for subscriptions in this account.
-    subscription_bytes: usize,
-    /// Packet identifiers of QoS 2 that sessions have open.
-    unreleased: usize,
+    gauges: Arc<Gauges>,
 }
 
 impl Ledger {
     /// An empty ledger that finds the targets of messages in `index`, and writes the groups into it.
     #[must_use]
     pub fn new(settings: Settings, index: Arc<Subscriptions>) -> Self {
+        let gauges = Arc::<Gauges>::default();
         Self {
-            index,
-            claims: Claims::new(settings.seed),
-            lines: Lines::new(&settings),
-            moved: Moved::default(),
-            copied: Copied::default(),
-            live: Live::for_ever(),
-            bodies: Bodies::default(),
+            lines: Lines::new(&settings, index, Arc::clone(&gauges)),
+            bodies: Bodies::new(),
+            sessions: Sessions::new(settings.seed),
+            replies: Replies::new(Arc::clone(&gauges)),
             retained: Retained::new(settings.retained_bytes_max),
             cursors: Cursors::default(),
-            replies: Replies::default(),
-            stalled_until_ms: None,
-            deciding: VecDeque::new(),
-            claims_left: CLAIMS_AT_A_TIME,
-            timers: Timers::default(),
-            wills: Wills::default(),
-            endings: VecDeque::new(),
-            restoring: Restoring::default(),
-            moving: VecDeque::new(),
-            full_groups: VecDeque::new(),
-            full_members: FullMembers::default(),
-            unsettled: VecDeque::new(),
-            orphans: Vec::new(),
-            sweep: Sweep::default(),
-            last_message: MessageId(0),
-            last_incarnation: Incarnation(0),
-            plan: Vec::new(),
+            restart: Restart::default(),
             turns: Turns::default(),
-            gauges: Arc::default(),
+            stalled_until_ms: None,
+            plan: Vec::new(),
             tally: Tally::new(Arc::default()),
-            subscription_bytes: 0,
-            unreleased: 0,
+            gauges,
             settings,
         }
     }
@@ -218,6 +173,7 @@ impl Ledger {
     /// their creators ([`Message::charged_to`](base::Message::charged_to)).
     #[must_use]
     pub fn with_budget(mut self, budget: Arc<Budget>) -> Self {
+        self.bodies.budget = Arc::clone(&budget);
         self.tally = Tally::new(budget);
         self.settle_account();
         self
@@ -235,10 +191,10 @@ impl Ledger {
     pub fn live_bytes(&self) -> usize {
         let read = |gauge: &std::sync::atomic::AtomicUsize| gauge.load(Ordering::Relaxed);
         let places = (read(&self.gauges.queued) + read(&self.gauges.in_flight)) * QUEUED_BYTES;
-        self.live.bytes()
+        self.bodies.live.bytes()
             + places
             + self.lines.name_bytes()
-            + self.subscription_bytes / 4
+            + self.sessions.subscription_bytes / 4
             + self.retained.recorded_bytes()
     }
 
@@ -251,36 +207,42 @@ impl Ledger {
             Command::Left(left) => self.left(from, &left, now, to),
             Command::Subscribe { subscriber, connection, packet_id, subscriptions, retained } => {
                 let place = Place { shard: from, connection };
+                let asker = Asker { subscriber: &subscriber, place, packet_id };
                 let asked = Asked { subscriptions: &subscriptions, retained: &retained };
-                self.subscribe(&subscriber, place, packet_id, asked, now, to);
+                self.session_work().subscribe(asker, asked, now, to);
             }
             Command::Unsubscribe { subscriber, connection, packet_id, filters } => {
                 let place = Place { shard: from, connection };
-                self.unsubscribe(&subscriber, place, packet_id, &filters, now, to);
+                let asker = Asker { subscriber: &subscriber, place, packet_id };
+                self.session_work().unsubscribe(asker, &filters, now, to);
             }
-            Command::Publish(publish) => self.publish(from, publish, now, to),
-            Command::Released { origin, packet_id } => self.released(from, origin, packet_id, now, to),
-            Command::Received { origin, packet_id } => self.received(from, origin, packet_id, now, to),
+            Command::Publish(publish) => self.publishing().publish(from, publish, now, to),
+            Command::Released { origin, packet_id } => {
+                self.delivery().released(from, origin, packet_id, now, to);
+            }
+            Command::Received { origin, packet_id } => {
+                self.delivery().received(from, origin, packet_id, now, to);
+            }
             Command::Acknowledged { what, connection, reason } => {
-                self.acknowledged(Place { shard: from, connection }, what, reason.into(), to);
+                self.delivery().acknowledged(Place { shard: from, connection }, what, reason.into(), to);
             }
             Command::Expired { group, entry, connection } => {
                 let what = Delivered::Group { group, entry };
-                self.acknowledged(Place { shard: from, connection }, what, Outcome::Expired, to);
+                self.delivery().acknowledged(Place { shard: from, connection }, what, Outcome::Expired, to);
             }
             Command::Sent { group, entry, connection } => {
-                self.sent(Place { shard: from, connection }, group, entry, to);
+                self.delivery().sent(Place { shard: from, connection }, group, entry, to);
             }
             Command::Retained { connection, id, filter, queue } => match TopicFilter::new(&filter) {
-                Ok(filter) => self.open_cursor((from, connection, id), filter, queue, now, to),
+                Ok(filter) => self.walking().open_cursor((from, connection, id), filter, queue, now, to),
                 Err(_) => debug_assert!(false, "shards ask with filters that were decoded"),
             },
-            Command::Took { connection, id } => self.took((from, connection, id), to),
-            Command::Credit { connection, id } => self.credit((from, connection, id), now),
-            Command::Restored { .. } => self.restoring.confirm(from),
+            Command::Took { connection, id } => self.walking().took((from, connection, id), to),
+            Command::Credit { connection, id } => self.walking().credit((from, connection, id), now),
+            Command::Restored { .. } => self.replies.restoring.confirm(from),
             Command::Close { connection, id } => self.cursors.close((from, connection, id)),
         }
-        self.tell_if_poisoned(to);
+        self.replies.tell_if_poisoned(to);
         self.show();
         if !is_message {
             self.settle_account();
@@ -293,20 +255,12 @@ impl Ledger {
     pub fn progress(&mut self, progress: Progress, now: Now, to: &mut impl Effects) {
         self.look_at_clock(now);
         self.replies.set_progress(progress);
-        self.claims.set_durable(progress.durable);
+        self.sessions.claims.set_durable(progress.durable);
         while let Some(answer) = self.replies.next_safe() {
-            self.release(answer, now, to);
+            self.replies.release(&mut self.lines, answer, now, to);
         }
         if progress.has_failed {
-            self.poison(to);
-        }
-    }
-
-    fn poison(&mut self, to: &mut impl Effects) {
-        for Answer { shard, reply, .. } in self.replies.poison() {
-            if let Some(reply) = instead(&reply) {
-                to.post(shard, reply);
-            }
+            self.replies.poison(to);
         }
     }
 
@@ -315,25 +269,25 @@ impl Ledger {
     pub fn work(&mut self, now: Now, to: &mut impl Effects) {
         self.look_at_clock(now);
         self.replies.withheld.release_due(now.monotonic_ms, to);
-        self.claims_left = CLAIMS_AT_A_TIME;
-        self.decide_lanes();
-        self.restore_some(now, to);
+        self.lines.deciding.begin_turn();
+        self.lines.decide_lanes();
+        self.session_work().restore_some(now, to);
         // For these alone, so that no traffic puts them off.
-        let mut units = self.settings.units_at_a_time;
-        self.move_some(&mut units);
+        let mut units = self.settings.units.at_a_time;
+        self.lines.move_some(&mut units);
         self.cursors.close_some(&mut units);
-        let mut units = self.settings.units_at_a_time;
-        self.settle_some(&mut units, now, to);
-        self.look_at_outputs(&mut units, now, to);
-        self.feed_all(&mut units, now, to);
-        self.want_put_off(now, to);
-        self.look_at_timers(&mut units, now, to);
-        self.end_some_members(&mut units, to);
-        self.end_some(&mut units, to);
-        self.fire_wills(&mut units, now, to);
-        self.step_cursors(CURSOR_STEPS_AT_A_TIME, now, to);
+        let mut units = self.settings.units.at_a_time;
+        self.session_work().settle_some(&mut units, now, to);
+        self.delivery().look_at_outputs(&mut units, now, to);
+        self.delivery().feed_all(&mut units, now, to);
+        self.bodies.want_put_off(&mut self.lines, now, to);
+        self.session_work().look_at_timers(&mut units, now, to);
+        self.publishing().end_some_members(&mut units, to);
+        self.session_work().end_some(&mut units, to);
+        self.publishing().fire_wills(&mut units, now, to);
+        self.walking().step_cursors(CURSOR_STEPS_AT_A_TIME, now, to);
         self.sweep(now, to);
-        self.tell_if_poisoned(to);
+        self.replies.tell_if_poisoned(to);
         self.show();
         self.settle_account();
     }
@@ -341,123 +295,38 @@ impl Ledger {
     /// Whether [`work`](Self::work) has something to do at once.
     #[must_use]
     pub fn has_work(&self) -> bool {
-        self.has_work_without_room() || self.cursors.has_work() || self.wills.has_work()
+        self.has_work_without_room() || self.cursors.has_work() || self.sessions.wills.has_work()
     }
 
     /// The same while the shards [have no room](Effects::has_room), so that steps of cursors and wills are put off.
     #[must_use]
     pub fn has_work_without_room(&self) -> bool {
         let feeds = self.lines.has_ready() && self.stalled_until_ms.is_none();
-        let settles = !self.unsettled.is_empty() || !self.orphans.is_empty();
-        let decides = !self.deciding.is_empty();
-        let ends = !(self.endings.is_empty() && self.full_groups.is_empty());
-        let tells = self.restoring.has_work() || !self.moving.is_empty();
-        let looks = self.full_members.has_work() || self.sweep.is_under_way();
+        let settles = !self.restart.is_settled();
+        let decides = !self.lines.deciding.is_empty();
+        let ends = !(self.sessions.endings.is_empty() && self.lines.full_groups.is_empty());
+        let tells = self.replies.restoring.has_work() || !self.lines.moving.is_empty();
+        let looks = self.lines.full_members.has_work() || self.lines.sweep.is_under_way();
         feeds || settles || decides || ends || tells || looks
     }
 
     /// When [`work`](Self::work) wants to be called again at the latest, on the monotonic clock.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<u64> {
-        let sweeps = !self.retained.is_empty() || self.sweep.has_queues();
+        let sweeps = !self.retained.is_empty() || self.lines.sweep.has_queues();
         [
-            self.timers.next_ms(),
-            self.wills.poll_timeout(),
+            self.sessions.timers.next_ms(),
+            self.sessions.wills.poll_timeout(),
             self.replies.withheld.poll_timeout(),
             self.stalled_until_ms,
             self.bodies.poll_timeout(),
             self.cursors.poll_timeout(),
-            self.full_members.poll_timeout(),
-            sweeps.then(|| self.sweep.next_ms()),
+            self.lines.full_members.poll_timeout(),
+            sweeps.then(|| self.lines.sweep.next_ms()),
         ]
         .into_iter()
         .flatten()
         .min()
-    }
-
-    /// Posts an answer when all records committed before it are safe. Answers to one connection thus keep their order.
-    fn answer(&mut self, answer: Answer, now: Now, to: &mut impl Effects) {
-        let connection = answer.reply.connection();
-        let place = connection.map(|connection| Place { shard: answer.shard, connection });
-        match place {
-            Some(place) => self.answer_to(place, answer, now, to),
-            None => self.release(answer, now, to),
-        }
-    }
-
-    fn answer_to(&mut self, place: Place, answer: Answer, now: Now, to: &mut impl Effects) {
-        // When nothing will be durable any more, what still succeeds promises nothing.
-        if self.replies.is_all_safe(place) || self.replies.is_poisoned() {
-            self.release(answer, now, to);
-        } else {
-            self.replies.hold(place, answer);
-        }
-    }
-
-    /// Posts an answer whose record is safe: rule 11 of `protocol::order`.
-    fn release(&mut self, answer: Answer, now: Now, to: &mut impl Effects) {
-        let Answer { shard, reply, brake } = answer;
-        match &reply {
-            Reply::Claimed(claimed) if claimed.subscriber.queue.is_some() => {
-                let place = Place { shard, connection: claimed.connection };
-                let queue = claimed.subscriber.queue;
-                to.post(shard, reply);
-                if let Some(queue) = queue {
-                    self.open(queue, place, to);
-                }
-            }
-            Reply::Stored { connection, ticket, .. } if acknowledges_publish(*ticket) => {
-                let place = Place { shard, connection: *connection };
-                let now_ms = now.monotonic_ms;
-                let braked = brake.filter(|brake| {
-                    self.replies.withheld.may_wait(place, *brake, now_ms)
-                        && self.lines.is_braked(brake.queue, now)
-                });
-                if let Some(queue) = self.replies.withheld.queue_of(place) {
-                    self.release_brake(queue, now, to);
-                }
-                if braked.is_some() || self.replies.withheld.queue_of(place).is_some() {
-                    add(&self.gauges.withheld, 1);
-                    self.replies.withheld.push(braked, place, reply, now_ms);
-                } else {
-                    to.post(shard, reply);
-                }
-            }
-            Reply::Deliver(deliver) => {
-                if let Delivered::Session { queue, packet_id } = deliver.what
-                    && let Some(session) = self.lines.session_mut(queue)
-                {
-                    session.in_flight.sent(packet_id);
-                }
-                to.post(shard, reply);
-            }
-            _ => to.post(shard, reply),
-        }
-    }
-
-    fn tell_if_poisoned(&mut self, to: &mut impl Effects) {
-        if self.replies.is_poisoned() && self.replies.has_held() {
-            self.poison(to);
-        }
-    }
-
-    fn next_message(&mut self) -> MessageId {
-        self.last_message.0 += 1;
-        self.last_message
-    }
-
-    fn next_incarnation(&mut self) -> Incarnation {
-        self.last_incarnation.0 += 1;
-        self.last_incarnation
-    }
-
-    /// Returns the reason code for a client when a group of records was refused.
-    fn reason(&self, refusal: Refusal) -> ReasonCode {
-        add(&self.gauges.commits_refused, 1);
-        match refusal {
-            Refusal::NoSpace => ReasonCode::QuotaExceeded,
-            Refusal::TooLong | Refusal::Poisoned => ReasonCode::ImplementationSpecificError,
-        }
     }
 
     fn show(&self) {
@@ -480,31 +349,86 @@ impl Ledger {
     fn settle_account(&mut self) {
         let read = |gauge: &std::sync::atomic::AtomicUsize| gauge.load(Ordering::Relaxed);
         let places = (read(&self.gauges.queued) + read(&self.gauges.in_flight)) * PLACE_BYTES;
-        let sessions = self.lines.size_bytes() + self.claims.len() * CLIENT_BYTES;
+        let sessions = self.lines.size_bytes() + self.sessions.claims.len() * CLIENT_BYTES;
         self.tally.set(Purpose::Places, places + self.retained.places_bytes());
         self.tally.set(Purpose::Sessions, sessions);
-        self.tally.set(Purpose::Subscriptions, self.subscription_bytes);
-        self.tally.set(Purpose::Inbound, self.unreleased * UNRELEASED_BYTES);
+        self.tally.set(Purpose::Subscriptions, self.sessions.subscription_bytes);
+        self.tally.set(Purpose::Inbound, self.sessions.unreleased * UNRELEASED_BYTES);
         self.tally.settle();
     }
-}
 
-/// Whether PUBACK or PUBREC waits, which are the publisher's signal to go on.
-fn acknowledges_publish(ticket: base::Ticket) -> bool {
-    matches!(ticket, base::Ticket::PubAck(_) | base::Ticket::PubRec(_))
-}
-
-/// Returns the reply that replaces an answer that can never be given.
-fn instead(reply: &Reply) -> Option<Reply> {
-    let ended =
-        |connection: ConnectionId| Some(Reply::Ended { connection, reason: ReasonCode::UnspecifiedError });
-    match reply {
-        Reply::Claimed(claimed) => {
-            let connection = claimed.connection;
-            Some(Reply::Refused { connection, reason: ReasonCode::ServerUnavailable })
+    /// Makes one step of the sweep through the retained messages, and one of the round through the queues.
+    fn sweep(&mut self, now: Now, to: &mut impl Effects) {
+        if self.lines.sweep.is_due(now) {
+            let has_found = self.publishing().sweep_retained(now, to);
+            self.lines.sweep.begin_round(has_found, now);
         }
-        Reply::Stored { connection, .. } | Reply::Recorded { connection, .. } => ended(*connection),
-        // Its message waits for another day.
-        _ => None,
+        if let Some((queue, after)) = self.lines.sweep.take_place() {
+            let after = self.delivery().sweep_queue(queue, after, now, to);
+            self.lines.sweep.go_on(queue, after);
+        }
+    }
+
+    /// A message that was [asked for](Effects::fetch) has come, or is to be asked for again.
+    pub fn fetched(&mut self, fetched: Fetched, to: &mut impl Effects) {
+        self.bodies.fetched(&mut self.lines, fetched, to);
+    }
+
+    /// Copies what is still true of the oldest of some old records, about a thousand units of work; the others stay in
+    /// `old`. Returns whether it is to be called again at once, because there are others.
+    ///
+    /// Nothing is copied while the ends of what was there at the last restart are not on the record yet, nor when nothing
+    /// can be recorded any more: then the rest stays in `old` for good.
+    #[must_use = "what is left in `old` for good is not to be waited for"]
+    pub fn copy_some(&mut self, old: &mut VecDeque<Record<'static>>, to: &mut impl Effects) -> bool {
+        self.copying().copy_some(old, to)
+    }
+
+    /// Whether the record of a message is still needed for this queue, into which it was put.
+    pub fn needs(&mut self, queue: Incarnation, message: MessageId) -> bool {
+        self.copying().needs(queue, message)
+    }
+
+    /// The same where nothing is copied before all are settled: one piece of it, when the last one is durable.
+    pub(crate) fn settle_before_copies(&mut self, now: Now, to: &mut impl Effects) {
+        if self.replies.is_all_durable() {
+            self.session_work().settle_some(&mut { UNITS_AT_A_TIME }, now, to);
+        }
+    }
+
+    /// Notes the time of a call, and whether the process was absent before it.
+    fn look_at_clock(&mut self, now: Now) {
+        if let Some(seen_ms) = self.lines.patience_clock.see(now) {
+            let awaited_ms = if self.has_work() { Some(seen_ms) } else { self.poll_timeout() };
+            let late_ms = awaited_ms.map_or(0, |at_ms| now.monotonic_ms.saturating_sub(at_ms.max(seen_ms)));
+            self.lines.patience_clock.excuse(late_ms);
+        }
+    }
+
+    fn session_work(&mut self) -> SessionWork<'_> {
+        let Self { settings, sessions, lines, bodies, replies, cursors, restart, gauges, .. } = self;
+        SessionWork { settings, sessions, lines, bodies, replies, cursors, restart, gauges }
+    }
+
+    fn publishing(&mut self) -> Publishing<'_> {
+        let Self { settings, sessions, lines, bodies, replies, retained, plan, gauges, .. } = self;
+        Publishing { settings, sessions, lines, bodies, replies, retained, plan, gauges }
+    }
+
+    fn walking(&mut self) -> Walking<'_> {
+        let Self { settings, sessions, lines, bodies, replies, retained, cursors, plan, gauges, .. } = self;
+        let publishing = Publishing { settings, sessions, lines, bodies, replies, retained, plan, gauges };
+        Walking { cursors, publishing }
+    }
+
+    fn delivery(&mut self) -> Delivery<'_> {
+        let Self { settings, sessions, lines, bodies, replies, cursors, turns, .. } = self;
+        let (stalled_until_ms, gauges) = (&mut self.stalled_until_ms, &*self.gauges);
+        Delivery { settings, sessions, lines, bodies, replies, cursors, turns, stalled_until_ms, gauges }
+    }
+
+    fn copying(&mut self) -> Copying<'_> {
+        let Self { settings, restart, sessions, lines, replies, retained, .. } = self;
+        Copying { settings, restart, sessions, lines, replies, retained }
     }
 }

@@ -1,19 +1,29 @@
 //! Lines: whatever messages wait in, and who takes them.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use base::{Now, Place, QueueId};
+use base::{Message, Now, Place, Principal, QueueId};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use index::Subscriptions;
+use protocol::Gauges;
 
+use crate::bodies::{Need, Whose};
 use crate::brake::{Growth, Mark, PatienceClock};
 use crate::entry::Entry;
+use crate::gauges::{add, shift, subtract};
 use crate::group::{Filters, Group, Inherited};
+use crate::in_flight::State;
+use crate::members::Deciding;
+use crate::outputs::FullMembers;
+use crate::presence::Movings;
 use crate::queue::Queue;
 use crate::record::{Incarnation, MessageId};
 use crate::session::Session;
+use crate::sweep::Sweep;
 use crate::table::Table;
-use crate::{NAME_BYTES, SESSION_BYTES, Settings};
+use crate::{NAME_BYTES, Record, SESSION_BYTES, Settings};
 
 /// A queue, and the session or the group that takes what waits in it.
 #[derive(Debug)]
@@ -34,10 +44,12 @@ pub(crate) enum Owner {
     Group(Group),
 }
 
-/// All lines, by number and by what records name them.
+/// All lines, by number and by what records name them, and the work on them that needs no record.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    table: Table<Line>,
+    pub(crate) table: Table<Line>,
+    /// Finds the targets of messages. Groups are written into it.
+    pub(crate) index: Arc<Subscriptions>,
     /// Lines of groups and of lasting sessions.
     by_name: HashMap<Incarnation, QueueId, FixedState>,
     pub(crate) filters: Filters,
@@ -46,6 +58,13 @@ pub(crate) struct Lines {
     ready: VecDeque<QueueId>,
     pub(crate) mark: Mark,
     pub(crate) patience_clock: PatienceClock,
+    pub(crate) deciding: Deciding,
+    pub(crate) moving: Movings,
+    /// Groups whose queue is full, and whose members are to be ended.
+    pub(crate) full_groups: VecDeque<QueueId>,
+    pub(crate) full_members: FullMembers,
+    pub(crate) sweep: Sweep,
+    pub(crate) gauges: Arc<Gauges>,
 }
 
 impl Line {
@@ -194,16 +213,29 @@ impl Line {
 }
 
 impl Lines {
-    pub(crate) fn new(settings: &Settings) -> Self {
+    pub(crate) fn new(settings: &Settings, index: Arc<Subscriptions>, gauges: Arc<Gauges>) -> Self {
         Self {
             table: Table::default(),
+            index,
             by_name: HashMap::default(),
             filters: Filters::new(settings.seed, settings.dispatch.clone()),
             groups: 0,
             ready: VecDeque::new(),
             mark: Mark::of(settings),
             patience_clock: PatienceClock::default(),
+            deciding: Deciding::default(),
+            moving: Movings::new(settings.units.at_once),
+            full_groups: VecDeque::new(),
+            full_members: FullMembers::default(),
+            sweep: Sweep::default(),
+            gauges,
         }
+    }
+
+    /// Without the rest of a ledger.
+    #[cfg(test)]
+    pub(crate) fn alone(settings: &Settings) -> Self {
+        Self::new(settings, Arc::new(Subscriptions::new([1, 2])), Arc::default())
     }
 
     pub(crate) fn find(&self, id: QueueId) -> Option<&Line> {
@@ -351,5 +383,70 @@ impl Lines {
     pub(crate) fn is_on(&self, session: QueueId, place: Place) -> bool {
         let online = self.session(session).and_then(|session| session.online.as_ref());
         online.is_some_and(|online| online.place == place)
+    }
+
+    /// The user of a session.
+    pub(crate) fn principal_of(&self, session: QueueId) -> Arc<Principal> {
+        let session = self.session(session);
+        session.map_or_else(Principal::anonymous, |session| session.subscriber.principal())
+    }
+
+    /// A message that is where it was when it was asked for.
+    pub(crate) fn entry_of(&mut self, of: Whose) -> Option<&mut Entry> {
+        let Whose { queue, message, need } = of;
+        match need {
+            Need::Turn | Need::Look => self.find_mut(queue)?.queue.find_mut(message),
+            Need::Again(packet_id) => {
+                match &mut self.session_mut(queue)?.in_flight.find_mut(packet_id)?.state {
+                    State::Own(id, entry) if *id == message => Some(entry),
+                    _ => None,
+                }
+            }
+        }
+    }
+
+    /// The record of the end of a session that lasts.
+    pub(crate) fn end_of(&self, id: QueueId) -> Option<Record<'static>> {
+        let lasting = self.session(id)?.lasting.as_ref()?;
+        Some(Record::Ended { session: lasting.incarnation, will: lasting.fate_at_end() })
+    }
+
+    /// Asks for the entry of a queue with the news whether its message need not be in memory.
+    pub(crate) fn push(
+        &mut self,
+        queue: QueueId,
+        id: MessageId,
+        message: &Message,
+        entry: impl FnOnce(bool) -> Entry,
+    ) {
+        let (expires, bytes) = (message.expires_unix_ms().is_some(), message.size_bytes());
+        // One of its groups has just ended it.
+        let Some(line) = self.find_mut(queue) else { return add(&self.gauges.discarded, 1) };
+        let takes = |owner: &Owner| match owner {
+            Owner::Session(session) => session.online.is_some(),
+            Owner::Group(group) => group.has_turns(),
+        };
+        // A key-ordered group needs the message itself to find its lane: it stays in memory.
+        let is_next = line.group().is_some_and(|group| group.lanes.is_some())
+            || (takes(&line.owner) && line.queue.is_near());
+        line.push(id, entry(!is_next));
+        let has_reader = takes(&line.owner);
+        if expires {
+            self.sweep.add(queue);
+        }
+        add(&self.gauges.queued, 1);
+        add(&self.gauges.queued_bytes, bytes);
+        if has_reader {
+            self.is_ready(queue);
+        }
+    }
+
+    pub(crate) fn drop_oldest(&mut self, queue: QueueId, messages: usize) {
+        let line = self.table.find_mut(queue).expect("it was looked at for room");
+        for _ in 0..messages {
+            let entry = line.drop_oldest().expect("it was there when this was recorded");
+            shift(&self.gauges.queued, &self.gauges.dropped_oldest, 1);
+            subtract(&self.gauges.queued_bytes, entry.size_bytes());
+        }
     }
 }

@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use base::{Message, Now, QueueId};
 
-use crate::bodies::{Found, Need, Whose};
+use crate::Effects;
+use crate::bodies::{Bodies, Found, Need, Whose};
 use crate::entry::Entry;
+use crate::lines::Lines;
 use crate::record::MessageId;
-use crate::{Effects, Ledger};
 
 /// No look reads from disk while all looks together have this many bytes.
 const LOOKS_BYTES: usize = 1 << 20;
@@ -92,20 +93,21 @@ impl Looks {
     }
 }
 
-impl Ledger {
+impl Bodies {
     /// Asks for those messages of a window that are on disk alone. Returns whether some of them are on their way, or are to be
     /// asked for later. While memory is short, or other looks have much, none are asked for.
     pub(crate) fn want_for_look(
         &mut self,
+        lines: &Lines,
         queue: QueueId,
         messages: &[MessageId],
         now: Now,
         to: &mut impl Effects,
     ) -> bool {
-        self.bodies.looks.expire(now);
-        let budget = self.tally.budget();
-        let may_ask = self.bodies.may_ask(budget) && !budget.is_tight() && self.bodies.looks.has_room();
-        let Some(line) = self.lines.find(queue) else { return false };
+        self.looks.expire(now);
+        let budget = &self.budget;
+        let may_ask = self.may_ask() && !budget.is_tight() && self.looks.has_room();
+        let Some(line) = lines.find(queue) else { return false };
         let mut is_reading = false;
         for message in messages {
             // Messages that came back from a member of a group are in memory.
@@ -113,43 +115,43 @@ impl Ledger {
             if entry.is_damaged() || entry.known().is_some() {
                 continue;
             }
-            if let Some(is_here) = self.bodies.looks.renew(queue, *message, now) {
+            if let Some(is_here) = self.looks.renew(queue, *message, now) {
                 is_reading |= !is_here;
                 continue;
             }
             is_reading = true;
             if let Some(address) = entry.address().filter(|_| may_ask) {
                 let of = Whose { queue, message: *message, need: Need::Look };
-                self.bodies.looks.expect(queue, *message, entry.size_bytes(), now);
-                self.bodies.fetch(address, of, entry.size_bytes(), to);
+                self.looks.expect(queue, *message, entry.size_bytes(), now);
+                self.fetch(address, of, entry.size_bytes(), to);
             }
         }
         is_reading
     }
 
     /// The message behind an entry, if it is in memory or was read for a look.
-    pub(crate) fn seen(&self, queue: QueueId, message: MessageId) -> Option<Arc<Message>> {
-        let entry = self.lines.find(queue)?.find(message)?;
-        entry.known().or_else(|| self.bodies.looks.find(queue, message).cloned())
+    pub(crate) fn seen(&self, lines: &Lines, queue: QueueId, message: MessageId) -> Option<Arc<Message>> {
+        let entry = lines.find(queue)?.find(message)?;
+        entry.known().or_else(|| self.looks.find(queue, message).cloned())
     }
 
     /// A look has been answered.
     pub(crate) fn end_look(&mut self, queue: QueueId, messages: &[MessageId]) {
-        messages.iter().for_each(|message| self.bodies.looks.forget(queue, *message));
+        messages.iter().for_each(|message| self.looks.forget(queue, *message));
     }
 
     /// A message that was asked for by a look has come, or is to be asked for again.
-    pub(crate) fn fetched_for_look(&mut self, of: Whose, found: Found) {
+    pub(crate) fn fetched_for_look(&mut self, lines: &mut Lines, of: Whose, found: Found) {
         let Whose { queue, message: id, .. } = of;
         match found {
             Found::Message(message) => {
-                let message = Arc::new(message.charged_to(self.tally.budget()));
-                self.bodies.looks.put(queue, id, message);
+                let message = Arc::new(message.charged_to(&self.budget));
+                self.looks.put(queue, id, message);
             }
-            Found::Moved => self.bodies.looks.forget(queue, id),
+            Found::Moved => self.looks.forget(queue, id),
             Found::Damaged => {
-                self.bodies.looks.forget(queue, id);
-                self.entry_of(of).into_iter().for_each(Entry::set_damaged);
+                self.looks.forget(queue, id);
+                lines.entry_of(of).into_iter().for_each(Entry::set_damaged);
             }
         }
     }

@@ -13,9 +13,9 @@ use std::ops::Bound;
 use base::{Level, Now, QueueId};
 use wire::Qos;
 
+use crate::Lsn;
 use crate::brake::Mark;
 use crate::session::{Session, Share};
-use crate::{Effects, Ledger, Lsn};
 
 /// Time between two looks at the members, in milliseconds. A member gets 1,000 messages or 256 KiB between two looks.
 const LOOK_MS: u64 = 5;
@@ -42,7 +42,8 @@ impl Default for Look {
 }
 
 impl FullMembers {
-    fn push(&mut self, group: QueueId, member: QueueId, now: Now) {
+    /// A member has no turns until its output has room.
+    pub(crate) fn push(&mut self, group: QueueId, member: QueueId, now: Now) {
         self.members.insert((group, member));
         if let Look::At(at_ms) = &mut self.look {
             at_ms.get_or_insert(now.monotonic_ms + LOOK_MS);
@@ -50,7 +51,7 @@ impl FullMembers {
     }
 
     /// Takes the next member of the look that is under way, or due. One that is put back is looked at in the next look.
-    fn next(&mut self, now: Now) -> Option<(QueueId, QueueId)> {
+    pub(crate) fn next(&mut self, now: Now) -> Option<(QueueId, QueueId)> {
         let after = match self.look {
             Look::At(at_ms) if at_ms.is_none_or(|at_ms| at_ms > now.monotonic_ms) => return None,
             Look::At(_) => None,
@@ -80,9 +81,9 @@ impl FullMembers {
 /// Messages of QoS 0 out of queues that a connection has got since its output was seen to have room.
 #[derive(Debug, Default)]
 pub(crate) struct Once {
-    weight: usize,
+    pub(crate) weight: usize,
     /// The last recorded message is held back until this is safe.
-    last: Lsn,
+    pub(crate) last: Lsn,
 }
 
 impl Once {
@@ -99,38 +100,4 @@ pub(crate) fn is_full(session: &Session, share: &Share, mark: Mark) -> bool {
     let has_enough = || session.online.as_ref().is_some_and(|online| online.once.weight >= mark.worth());
     share.interest.qos() == Qos::AtMostOnce
         && (session.subscriber.gauge.level() != Level::Open || has_enough())
-}
-
-impl Ledger {
-    /// A member has no turns until its output has room.
-    pub(crate) fn wait_for_output(&mut self, group: QueueId, member: QueueId, now: Now) {
-        self.full_members.push(group, member, now);
-    }
-
-    /// Gives turns to members whose outputs have room again.
-    pub(crate) fn look_at_outputs(&mut self, units: &mut usize, now: Now, to: &impl Effects) {
-        let mark = self.lines.mark;
-        while *units > 0
-            && let Some((group, member)) = self.full_members.next(now)
-        {
-            *units -= 1;
-            let Some((_, session)) = self.lines.group_and_member(group, member) else { continue };
-            let Some(share) = session.shares.get(&group) else { continue };
-            let Some(online) = &mut session.online else { continue };
-            // On another connection it has come into the ring anew.
-            if share.present != Some(online.place) {
-                continue;
-            }
-            if to.has_room() && self.replies.holds_nothing_behind(online.place, online.once.last) {
-                online.once.weight = 0;
-            }
-            let share = &session.shares[&group];
-            if is_full(session, share, mark) {
-                self.full_members.push(group, member, now);
-            } else {
-                self.put_back_in_ring(group, member);
-                self.lines.is_ready(group);
-            }
-        }
-    }
 }

@@ -3,11 +3,12 @@
 //! A group that has not heard yet finds out when it is the member's turn: one that is gone takes nothing. One that is back
 //! is on another connection, on which it comes into the line anew.
 
+use std::collections::VecDeque;
 use std::ops::Bound;
 
 use base::QueueId;
 
-use crate::Ledger;
+use crate::lines::Lines;
 
 /// How far the groups of a session have heard that it has come or gone.
 #[derive(Debug, Clone, Copy)]
@@ -15,25 +16,43 @@ pub(crate) struct Moving {
     after: Option<QueueId>,
 }
 
-impl Ledger {
+/// Sessions that have come or gone, and some of whose groups have not heard.
+#[derive(Debug)]
+pub(crate) struct Movings {
+    sessions: VecDeque<QueueId>,
+    /// The groups of one session that hear of it at once.
+    units_at_once: usize,
+}
+
+impl Movings {
+    pub(crate) fn new(units_at_once: usize) -> Self {
+        Self { sessions: VecDeque::new(), units_at_once }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+}
+
+impl Lines {
     /// A session has come to a connection, or has left it: its groups hear of it, some now and the others in turn.
     pub(crate) fn move_in_groups(&mut self, id: QueueId) {
-        let Some(session) = self.lines.session_mut(id) else { return };
-        let mut units = self.settings.units_at_once;
+        let mut units = self.moving.units_at_once;
+        let Some(session) = self.session_mut(id) else { return };
         let was_moving = session.moving.replace(Moving { after: None }).is_some();
         let is_done = self.move_in_some(id, &mut units);
         if !(is_done || was_moving) {
-            self.moving.push_back(id);
+            self.moving.sessions.push_back(id);
         }
     }
 
     /// Goes on with the sessions that have come or gone.
     pub(crate) fn move_some(&mut self, units: &mut usize) {
         while *units > 0
-            && let Some(id) = self.moving.pop_front()
+            && let Some(id) = self.moving.sessions.pop_front()
         {
             if !self.move_in_some(id, units) {
-                self.moving.push_front(id);
+                self.moving.sessions.push_front(id);
             }
             *units = units.saturating_sub(1);
         }
@@ -43,7 +62,7 @@ impl Ledger {
     fn move_in_some(&mut self, id: QueueId, units: &mut usize) -> bool {
         while *units > 0 {
             // It may have ended since it came into the line.
-            let Some(session) = self.lines.session_mut(id) else { return true };
+            let Some(session) = self.session_mut(id) else { return true };
             let Some(Moving { after }) = session.moving else { return true };
             let behind = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
             let is_at = session.open().map(|online| online.place);

@@ -5,16 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use auth::{Action, Realms};
-use base::{Budget, Message, Principal, QueueId, Subscriber, Tenant};
+use base::{Budget, Message, Principal, Subscriber, Tenant};
 
 use crate::record::{Incarnation, MessageId};
-use crate::{Ledger, Record};
+use crate::sessions::SessionWork;
+use crate::{Record, Settings};
 use protocol::Claim;
 
-impl Ledger {
+impl Settings {
     /// The current rules, if there are any, or may be some of tokens.
     pub(crate) fn rules(&self) -> Option<Arc<Realms>> {
-        let guard = &self.settings.guard;
+        let guard = &self.guard;
         guard.has_rules().then(|| guard.current())
     }
 
@@ -35,19 +36,52 @@ impl Ledger {
         self.rules().is_none_or(|rules| rules.allow(session, message.topic(), Action::Receive))
     }
 
+    /// The record of a session's user. `None` for an anonymous one without rules, which is what a session is without such a
+    /// record.
+    pub(crate) fn principal_record(
+        &self,
+        session: Incarnation,
+        principal: &Principal,
+    ) -> Option<Record<'static>> {
+        let realms = self.guard.current();
+        let rules = realms.name(principal.realm);
+        let has_rights = principal.tenant.is_some() || principal.claims.is_some();
+        let is_plain = principal.user.is_none() && !has_rights && rules.is_empty();
+        (!is_plain).then(|| of_session(session, principal, rules))
+    }
+
+    /// The same where the session had another user before.
+    pub(crate) fn new_principal_record(
+        &self,
+        session: Incarnation,
+        before: &Principal,
+        principal: &Principal,
+    ) -> Option<Record<'static>> {
+        let realms = self.guard.current();
+        let is_same = before.user == principal.user
+            && before.is_proved == principal.is_proved
+            && before.realm == principal.realm
+            && before.tenant == principal.tenant
+            && before.claims == principal.claims;
+        (!is_same).then(|| of_session(session, principal, realms.name(principal.realm)))
+    }
+}
+
+impl SessionWork<'_> {
     /// Whether the user of a claim has as many connections as it may. A connection that takes the place of another one of the
     /// same user is none more.
     pub(crate) fn has_enough_connections(&self, claim: &Claim) -> bool {
-        let Some(rules) = self.rules() else { return false };
+        let Some(rules) = self.settings.rules() else { return false };
         let principal = claim.subscriber.principal();
         let Some(most) = rules.limits(&principal).and_then(|limits| limits.connections_max) else {
             return false;
         };
-        let holder = self.claims.find(&claim.subscriber.client_id).and_then(|client| client.holder.as_ref());
+        let holder =
+            self.sessions.claims.find(&claim.subscriber.client_id).and_then(|client| client.holder.as_ref());
         let is_own = holder.is_some_and(|holder| {
             holder.principal.user == principal.user && holder.principal.tenant == principal.tenant
         });
-        !is_own && self.claims.connections(&principal) >= most
+        !is_own && self.sessions.claims.connections(&principal) >= most
     }
 
     /// Whether the client identifier of a claim belongs to a user that the claimant is not.
@@ -72,7 +106,7 @@ impl Ledger {
 
     /// The user of the connection that has a client identifier, or of its session.
     fn owner(&self, client_id: &str) -> Option<Arc<Principal>> {
-        let client = self.claims.find(client_id)?;
+        let client = self.sessions.claims.find(client_id)?;
         if let Some(holder) = &client.holder {
             return Some(Arc::clone(&holder.principal));
         }
@@ -80,46 +114,10 @@ impl Ledger {
     }
 
     fn has_lasting_session(&self, client_id: &str) -> bool {
-        let session = self.claims.find(client_id).and_then(|client| client.session);
+        let session = self.sessions.claims.find(client_id).and_then(|client| client.session);
         session
             .and_then(|session| self.lines.session(session))
             .is_some_and(|session| session.lasting.is_some())
-    }
-
-    /// The user of a session.
-    pub(crate) fn principal_of(&self, session: QueueId) -> Arc<Principal> {
-        let session = self.lines.session(session);
-        session.map_or_else(Principal::anonymous, |session| session.subscriber.principal())
-    }
-
-    /// The record of a session's user. `None` for an anonymous one without rules, which is what a session is without such a
-    /// record.
-    pub(crate) fn principal_record(
-        &self,
-        session: Incarnation,
-        principal: &Principal,
-    ) -> Option<Record<'static>> {
-        let realms = self.settings.guard.current();
-        let rules = realms.name(principal.realm);
-        let has_rights = principal.tenant.is_some() || principal.claims.is_some();
-        let is_plain = principal.user.is_none() && !has_rights && rules.is_empty();
-        (!is_plain).then(|| of_session(session, principal, rules))
-    }
-
-    /// The same where the session had another user before.
-    pub(crate) fn new_principal_record(
-        &self,
-        session: Incarnation,
-        before: &Principal,
-        principal: &Principal,
-    ) -> Option<Record<'static>> {
-        let realms = self.settings.guard.current();
-        let is_same = before.user == principal.user
-            && before.is_proved == principal.is_proved
-            && before.realm == principal.realm
-            && before.tenant == principal.tenant
-            && before.claims == principal.claims;
-        (!is_same).then(|| of_session(session, principal, realms.name(principal.realm)))
     }
 }
 

@@ -8,19 +8,20 @@ use base::{Identifiers, Interest, Message, Now, Place, QueueId, ShardId, Subscri
 use index::{Target, Targets};
 use wire::{PacketId, Qos, ReasonCode};
 
-use crate::bodies::is_near;
 use crate::brake::Arrival;
-use crate::entry::{Entry, Keeping};
-use crate::gauges::{add, shift, subtract};
+use crate::brake::Brake;
+use crate::entry::Keeping;
+use crate::gauges::add;
 use crate::group::{Inherited, lane_of};
 use crate::in_flight::{Exchange, State};
 use crate::lines::{Line, Owner};
+use crate::publishing::Publishing;
 use crate::record::{Granted, MessageId, Queued, WillFate};
-use crate::replies::{Answer, Brake};
+use crate::replies::Answer;
 use crate::retained::{Stored, behind_topic, is_of_server};
 use crate::room::Room;
 use crate::session::Session;
-use crate::{Address, Effects, Ledger, QueueFull, Record, Refusal};
+use crate::{Address, Effects, QueueFull, Record, Refusal};
 use protocol::{Publish, Reply};
 
 /// The maximum number of messages that make room for one, in all of its queues, beside one in each queue: each is a record
@@ -89,7 +90,7 @@ impl Planned {
     }
 }
 
-impl Ledger {
+impl Publishing<'_> {
     /// A PUBLISH on the ledger's way.
     pub(crate) fn publish(&mut self, from: ShardId, publish: Publish, now: Now, to: &mut impl Effects) {
         let Publish { connection, publisher, ticket, message, route } = publish;
@@ -116,7 +117,7 @@ impl Ledger {
             promised.map(|()| Routed { has_subscriber: true, brake: None })
         } else {
             let targets = match route {
-                Some((generation, targets)) if self.index.is_current(generation) => targets,
+                Some((generation, targets)) if self.lines.index.is_current(generation) => targets,
                 _ => Arc::new(self.look_up(&message)),
             };
             let publisher = place.map(|_| Publisher { queue: publisher, now_ms: now.monotonic_ms });
@@ -131,7 +132,12 @@ impl Ledger {
             Ok(Routed { brake, .. }) => (ReasonCode::NoMatchingSubscribers, brake),
             Err(reason) => (reason, None),
         };
-        self.answer(Answer { shard, reply: Reply::Stored { connection, ticket, reason }, brake }, now, to);
+        self.replies.answer(
+            self.lines,
+            Answer { shard, reply: Reply::Stored { connection, ticket, reason }, brake },
+            now,
+            to,
+        );
     }
 
     /// Puts a retained value into the queue of a session that lasts, and records that its cursor for `filter` has come
@@ -144,7 +150,7 @@ impl Ledger {
         to: &mut impl Effects,
     ) -> Result<(), Refusal> {
         let planned = self.plan_to_bring(queue, message, interest);
-        let id = self.next_message();
+        let id = self.replies.numbers.next_message();
         let mut group = Vec::with_capacity(2);
         if planned.is_taken() {
             let queues = Cow::Owned(vec![planned.queued.clone()]);
@@ -164,7 +170,11 @@ impl Ledger {
         let targets = Targets::default();
         let routing = Routing { message, targets: &targets, publisher: None, opens: None, will: None };
         // A group of records without the message has nothing that could be read again.
-        let address = if planned.is_taken() { self.address_if_full(message, to) } else { None };
+        let address = if planned.is_taken() {
+            self.bodies.address_if_full(message, self.settings.queued_bytes_in_memory, to)
+        } else {
+            None
+        };
         self.enqueue(&routing, Recorded { id, address }, &mut vec![planned], to);
         Ok(())
     }
@@ -177,7 +187,7 @@ impl Ledger {
             queue: id,
             queued: Queued { queue: line.incarnation().expect("what remembers a cursor lasts"), granted },
             is_recorded: true,
-            room: line.room(message, DROPPED_AT_A_TIME, &self.settings),
+            room: line.room(message, DROPPED_AT_A_TIME, self.settings),
         }
     }
 
@@ -188,7 +198,7 @@ impl Ledger {
         to: &mut impl Effects,
     ) -> Result<Routed, ReasonCode> {
         let Routing { message, targets, opens, .. } = *routing;
-        let mut plan = std::mem::take(&mut self.plan);
+        let mut plan = std::mem::take(self.plan);
         // Once and for all: others change the account of memory meanwhile.
         let is_retained = message.retain() && !message.payload().is_empty() && self.may_retain(message);
         let decided = self
@@ -198,18 +208,18 @@ impl Ledger {
             Ok(recorded) => recorded,
             Err(reason) => {
                 plan.clear();
-                self.plan = plan;
+                *self.plan = plan;
                 return Err(reason);
             }
         };
         let brake = self.enqueue(routing, recorded, &mut plan, to);
-        self.plan = plan;
+        *self.plan = plan;
         if let Some((session, packet_id)) = opens
             // One whose own message was too much for its queue has ended.
             && let Some(session) = self.lines.session_mut(session)
         {
             let lasting = session.lasting.as_mut().expect("what opens an exchange here lasts");
-            self.unreleased += usize::from(lasting.unreleased.insert(packet_id));
+            self.sessions.unreleased += usize::from(lasting.unreleased.insert(packet_id));
         }
         if message.retain() {
             if is_retained || message.payload().is_empty() {
@@ -249,7 +259,7 @@ impl Ledger {
             };
             // The end of the queue is mostly in no cache: by the time it is written to, it is.
             black_box(line.queue.last());
-            let room = line.room(message, dropped_max, &self.settings);
+            let room = line.room(message, dropped_max, self.settings);
             let planned = Planned { queue, queued: Queued { queue: name, granted }, is_recorded, room };
             dropped_max -= planned.dropped_beside_one();
             plan.push(planned);
@@ -289,7 +299,7 @@ impl Ledger {
     /// large, and for what the server says of itself.
     fn may_retain(&self, message: &Message) -> bool {
         self.retained.has_room_for(message)
-            && (!self.tally.budget().is_tight_to_keep()
+            && (!self.bodies.budget.is_tight_to_keep()
                 || message.publisher().is_none()
                 || self.retained.shrinks_with(message))
     }
@@ -303,7 +313,7 @@ impl Ledger {
         if message.retain() && !message.payload().is_empty() && !is_retained {
             return true;
         }
-        let budget = self.tally.budget();
+        let budget = &self.bodies.budget;
         let mut taken = plan.iter().filter(|planned| planned.is_taken());
         budget.is_tight_to_keep()
             && taken.any(|planned| budget.is_full() || !self.leaves_soon(planned.queue, message))
@@ -313,7 +323,7 @@ impl Ledger {
     fn has_too_many_open(&self, opens: Option<(QueueId, PacketId)>) -> bool {
         let session = opens.and_then(|(session, _)| self.lines.session(session)?.lasting.as_ref());
         session.is_some_and(|session| session.unreleased.len() >= UNRELEASED_ALLOWED)
-            && self.tally.budget().is_tight_to_keep()
+            && self.bodies.budget.is_tight_to_keep()
     }
 
     /// Whether what comes into a queue is taken out of it by somebody who is there: behind what little waits already.
@@ -330,7 +340,7 @@ impl Ledger {
         to: &mut impl Effects,
     ) -> Result<Recorded, ReasonCode> {
         let Routing { message, opens, will, .. } = *routing;
-        let id = self.next_message();
+        let id = self.replies.numbers.next_message();
         let mut group: Vec<Record<'_>> = Vec::with_capacity(2);
         let ended = ended_by(plan);
         let is_ended = |queue: &QueueId| ended.binary_search(queue).is_ok();
@@ -353,7 +363,7 @@ impl Ledger {
         for planned in plan {
             self.record_room(planned, &mut group);
         }
-        group.extend(ended.iter().filter_map(|member| self.end_of(*member)));
+        group.extend(ended.iter().filter_map(|member| self.lines.end_of(*member)));
         // If the topic has no recorded value, a record that clears it would only use space.
         let clears = message.retain() && !is_retained && !is_of_server(message);
         if clears && self.retained.is_on_record(message.topic().as_str()) {
@@ -366,7 +376,7 @@ impl Ledger {
         }
         if group.iter().map(Record::bytes_most).sum::<usize>() > to.group_bytes_max() {
             // For more queues than can be recorded together.
-            return Err(self.reason(Refusal::TooLong));
+            return Err(self.replies.reason(Refusal::TooLong));
         }
         // Nobody was promised that a retained message of QoS 0 is kept, and a will is better published twice than never.
         let can_do_without = opens.is_none() && plan.is_empty() && message.qos() == Qos::AtMostOnce;
@@ -379,14 +389,17 @@ impl Ledger {
                 add(&self.gauges.unrecorded, 1);
                 Ok(in_memory)
             }
-            Err(refusal) => Err(self.reason(refusal)),
-            Ok(()) if is_queued => Ok(Recorded { id, address: self.address_if_full(message, to) }),
+            Err(refusal) => Err(self.replies.reason(refusal)),
+            Ok(()) if is_queued => Ok(Recorded {
+                id,
+                address: self.bodies.address_if_full(message, self.settings.queued_bytes_in_memory, to),
+            }),
             Ok(()) => Ok(in_memory),
         }
     }
 }
 
-impl Ledger {
+impl Publishing<'_> {
     /// Adds the records for making room in a queue.
     fn record_room(&self, planned: &Planned, group: &mut Vec<Record<'_>>) {
         match planned.room {
@@ -398,13 +411,8 @@ impl Ledger {
                 let queue = planned.queued.queue;
                 group.extend(recorded.map(|(message, _)| Record::Removed { queue, message }));
             }
-            Room::Ends => group.extend(self.end_of(planned.queue)),
+            Room::Ends => group.extend(self.lines.end_of(planned.queue)),
         }
-    }
-
-    pub(crate) fn end_of(&self, id: QueueId) -> Option<Record<'static>> {
-        let lasting = self.lines.session(id)?.lasting.as_ref()?;
-        Some(Record::Ended { session: lasting.incarnation, will: lasting.fate_at_end() })
     }
 
     /// Applies a recorded message to its queues. Returns a queue that has grown too much.
@@ -426,7 +434,8 @@ impl Ledger {
             self.end_for_full_queue(planned.queue, to);
         }
         let is_recorded = plan.iter().any(|planned| planned.is_recorded);
-        let keeping = Keeping::new(routing.message, plan.len(), is_recorded.then_some(self.live), address);
+        let keeping =
+            Keeping::new(routing.message, plan.len(), is_recorded.then_some(self.bodies.live), address);
         let mut arrival = Arrival::new(routing.message.size_bytes(), routing.targets);
         for Planned { queue, queued, is_recorded, room } in plan.drain(..) {
             match room {
@@ -440,12 +449,12 @@ impl Ledger {
                     continue;
                 }
                 Room::Enough => {}
-                Room::AfterDropping(messages) => self.drop_oldest(queue, messages),
+                Room::AfterDropping(messages) => self.lines.drop_oldest(queue, messages),
                 Room::AfterEnding(member) => self.end_fullest(queue, member, to),
-                Room::EndsGroup => self.end_members_of(queue),
+                Room::EndsGroup => self.lines.end_members_of(queue),
             }
             let entry = |stays_away| keeping.one(queued.granted, is_recorded, stays_away);
-            self.push(queue, id, routing.message, entry);
+            self.lines.push(queue, id, routing.message, entry);
             if own != Some(queue)
                 && let Some(Publisher { now_ms, .. }) = routing.publisher
                 && self.lines.has_grown(queue)
@@ -456,39 +465,6 @@ impl Ledger {
             }
         }
         brake
-    }
-
-    /// Asks for the entry of a queue with the news whether its message need not be in memory.
-    fn push(&mut self, queue: QueueId, id: MessageId, message: &Message, entry: impl FnOnce(bool) -> Entry) {
-        let (expires, bytes) = (message.expires_unix_ms().is_some(), message.size_bytes());
-        // One of its groups has just ended it.
-        let Some(line) = self.lines.find_mut(queue) else { return add(&self.gauges.discarded, 1) };
-        let takes = |owner: &Owner| match owner {
-            Owner::Session(session) => session.online.is_some(),
-            Owner::Group(group) => group.has_turns(),
-        };
-        // A key-ordered group needs the message itself to find its lane: it stays in memory.
-        let is_next = line.group().is_some_and(|group| group.lanes.is_some())
-            || (takes(&line.owner) && is_near(&line.queue));
-        line.push(id, entry(!is_next));
-        let has_reader = takes(&line.owner);
-        if expires {
-            self.sweep.add(queue);
-        }
-        add(&self.gauges.queued, 1);
-        add(&self.gauges.queued_bytes, bytes);
-        if has_reader {
-            self.lines.is_ready(queue);
-        }
-    }
-
-    fn drop_oldest(&mut self, queue: QueueId, messages: usize) {
-        let line = self.lines.find_mut(queue).expect("it was looked at for room");
-        for _ in 0..messages {
-            let entry = line.drop_oldest().expect("it was there when this was recorded");
-            shift(&self.gauges.queued, &self.gauges.dropped_oldest, 1);
-            subtract(&self.gauges.queued_bytes, entry.size_bytes());
-        }
     }
 
     /// Ends the member whose keys fill the queue of a group. The others get what waits for it.
@@ -513,7 +489,7 @@ impl Ledger {
             let in_flight = session.in_flight.iter().filter(is_own).count();
             to.ended_by_full_queue(&session.subscriber.client_id, waiting + in_flight);
         }
-        self.remove_session(id, WillFate::Due);
+        self.sessions.remove(self.lines, self.replies, id, WillFate::Due);
     }
 
     /// Posts the copies for connected subscribers at once.
@@ -526,7 +502,7 @@ impl Ledger {
             }
         }
         if qos == Qos::AtMostOnce {
-            let reads = |member: &Subscriber| self.may_receive(member, message);
+            let reads = |member: &Subscriber| self.settings.may_receive(member, message);
             for group in &targets.groups {
                 let members = group.members();
                 let receiver =

@@ -9,6 +9,11 @@ use crate::blocks::Blocks;
 use crate::entry::Entry;
 use crate::record::MessageId;
 
+/// Number of messages that a queue is read ahead of its reader. A message this close to a connected reader stays in
+/// memory.
+pub(crate) const MESSAGES_AHEAD: usize = 64;
+/// Number of bytes that a queue is read ahead of its reader, plus one message.
+pub(crate) const BYTES_AHEAD: usize = 64 << 10;
 /// Number of gaps that are not worth closing.
 const GAPS_KEPT: usize = 64;
 
@@ -39,6 +44,11 @@ impl Queue {
     /// Bytes of its messages. A message counts in each queue that contains it.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Whether a message behind these messages is soon wanted by a reader who is there.
+    pub(crate) fn is_near(&self) -> bool {
+        self.messages < MESSAGES_AHEAD && self.bytes < BYTES_AHEAD
     }
 
     pub(crate) fn expiring(&self) -> usize {

@@ -1,5 +1,6 @@
 //! A ledger made again from its records.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use base::{Budget, Now, QueueId};
@@ -8,10 +9,13 @@ use topic::TopicFilter;
 
 use crate::gauges::add;
 use crate::lines::{Line, Owner};
+use crate::record::Incarnation;
 use crate::replay::Replay;
+use crate::restate::Copied;
+use crate::sessions::SessionWork;
 use crate::subscribe::subscription_bytes;
 use crate::will::DueWill;
-use crate::{Address, Addressed, Away, Effects, Ledger, Record, Settings, UNITS_AT_A_TIME};
+use crate::{Address, Addressed, Away, Effects, Ledger, Record, Settings};
 use protocol::Cause;
 
 /// The source of the records from which a ledger is [rebuilt](Ledger::recover_from).
@@ -79,6 +83,23 @@ const SIGHT: usize = 64;
 /// Bytes of the messages of records that are read ahead, plus one message.
 const SIGHT_BYTES: usize = 1 << 20;
 
+/// The work that is left after a restart, and the knowledge of records that were read twice.
+#[derive(Debug, Default)]
+pub(crate) struct Restart {
+    /// Sessions that were connected.
+    pub(crate) unsettled: VecDeque<QueueId>,
+    /// Groups that have no member any more.
+    pub(crate) orphans: Vec<Incarnation>,
+    pub(crate) copied: Copied,
+}
+
+impl Restart {
+    /// Whether the ends of everything that had ended at the restart are on the record.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.unsettled.is_empty() && self.orphans.is_empty()
+    }
+}
+
 impl Ledger {
     /// As [`recover_from`](Self::recover_from), of records that are there.
     #[must_use]
@@ -121,28 +142,23 @@ impl Ledger {
             next.clear();
         }
     }
+}
 
+impl SessionWork<'_> {
     /// Marks sessions that were connected when the records ended as disconnected, on the record.
     pub(crate) fn settle_some(&mut self, units: &mut usize, now: Now, to: &mut impl Effects) {
         while *units > 0
-            && let Some(id) = self.unsettled.pop_front()
+            && let Some(id) = self.restart.unsettled.pop_front()
         {
             *units -= 1;
             self.settle(id, now, to);
         }
         while *units > 0
-            && let Some(group) = self.orphans.pop()
+            && let Some(group) = self.restart.orphans.pop()
         {
             *units -= 1;
             // A group without members is none; without this record it would be found again, and dropped again.
             let _ = self.replies.commit(&[Record::GroupEnded { group }], to);
-        }
-    }
-
-    /// The same where nothing is copied before all are settled: one piece of it, when the last one is durable.
-    pub(crate) fn settle_before_copies(&mut self, now: Now, to: &mut impl Effects) {
-        if self.replies.is_all_durable() {
-            self.settle_some(&mut { UNITS_AT_A_TIME }, now, to);
         }
     }
 
@@ -163,7 +179,7 @@ impl Replay {
     pub(crate) fn finish(mut self, now: Now) -> Ledger {
         let due = std::mem::take(&mut self.due).into_iter();
         let due = due.map(|(id, (message, principal))| DueWill::new(Some(id), message, principal));
-        self.ledger.wills.extend(due);
+        self.ledger.sessions.wills.extend(due);
         for (incarnation, id) in self.ledger.lines.in_order() {
             if self.ledger.lines.session(id).is_none() {
                 continue;
@@ -177,7 +193,7 @@ impl Replay {
             self.resubscribe(id);
             match self.left_unix_ms.get(&incarnation) {
                 Some(left_unix_ms) => self.set_timer(id, *left_unix_ms, now),
-                None => self.ledger.unsettled.push_back(id),
+                None => self.ledger.restart.unsettled.push_back(id),
             }
             self.account(id);
         }
@@ -188,8 +204,8 @@ impl Replay {
             line.settle(&self.ledger.settings);
             self.account(id);
             if self.ledger.lines.group(id).is_some_and(|group| group.members == 0) {
-                self.ledger.remove_if_empty(id);
-                self.ledger.orphans.push(incarnation);
+                self.ledger.lines.remove_if_empty(id);
+                self.ledger.restart.orphans.push(incarnation);
             }
         }
         self.ledger.show();
@@ -205,7 +221,7 @@ impl Replay {
             unreachable!("it is a session")
         };
         session.in_flight.restore_order();
-        session.in_flight.iter().for_each(|exchange| self.ledger.moved.note(exchange, id));
+        session.in_flight.iter().for_each(|exchange| self.ledger.sessions.moved.note(exchange, id));
         // Of what might have been a group's all was kept until now.
         if is_full {
             queue.iter_mut().for_each(|(_, entry)| entry.put_away());
@@ -223,18 +239,18 @@ impl Replay {
         let subscriber = &session.subscriber;
         let changes =
             plain.into_iter().map(|(filter, options)| Change::Subscribe { filter, subscriber, options });
-        self.ledger.index.apply(changes, &mut Vec::new());
+        self.ledger.lines.index.apply(changes, &mut Vec::new());
         let bytes = session.subscriptions.keys().map(|filter| subscription_bytes(filter)).sum::<usize>();
-        self.ledger.subscription_bytes += bytes;
+        self.ledger.sessions.subscription_bytes += bytes;
         let unreleased = session.lasting.as_ref().map_or(0, |lasting| lasting.unreleased.len());
-        self.ledger.unreleased += unreleased;
+        self.ledger.sessions.unreleased += unreleased;
         let shared: Vec<_> = shared
             .into_iter()
             .map(|(filter, interest)| (Box::<str>::from(filter.as_str()), interest))
             .collect();
         for (filter, interest) in shared {
-            let group = self.ledger.group_of(&filter, id);
-            self.ledger.join(id, group, interest);
+            let group = self.ledger.lines.group_of(&filter, id, &mut self.ledger.replies.numbers);
+            self.ledger.lines.join(id, group, interest);
         }
     }
 
@@ -255,7 +271,7 @@ impl Replay {
             add(&self.ledger.gauges.wills_pending, 1);
         }
         session.timer_ms = session.next_timer_ms();
-        self.ledger.timers.set(id, None, session.timer_ms);
+        self.ledger.sessions.timers.set(id, None, session.timer_ms);
     }
 
     fn account(&mut self, id: QueueId) {
@@ -268,7 +284,7 @@ impl Replay {
         add(&gauges.queued_bytes, line.queue.bytes());
         add(&gauges.routed, in_flight + line.queue.len());
         if line.queue.expiring() > 0 {
-            self.ledger.sweep.add(id);
+            self.ledger.lines.sweep.add(id);
         }
     }
 }

@@ -95,7 +95,7 @@ impl Replay {
         match record {
             Recovered::Whole(Addressed { record, address }) => self.apply_whole(record, *address),
             Recovered::Away(Away { message, queue, others, size_bytes, expires_unix_ms }, address) => {
-                let (live, queues) = (self.ledger.live, 1 + others.len());
+                let (live, queues) = (self.ledger.bodies.live, 1 + others.len());
                 let keeping = Keeping::away(*size_bytes, *expires_unix_ms, queues, live, *address);
                 self.has_numbered(*message);
                 self.enqueue(*message, &keeping, queue);
@@ -106,7 +106,7 @@ impl Replay {
 
     /// Numbers up to this one are not given again.
     fn has_numbered(&mut self, message: MessageId) {
-        self.ledger.last_message = self.ledger.last_message.max(message);
+        self.ledger.replies.numbers.message = self.ledger.replies.numbers.message.max(message);
     }
 
     fn apply_whole(&mut self, record: &Record<'_>, address: Option<Address>) {
@@ -133,7 +133,7 @@ impl Replay {
                 }
             }
             Record::Enqueue { message, ref body, ref queues, is_retained } => {
-                let keeping = Keeping::new(body, queues.len(), Some(self.ledger.live), address);
+                let keeping = Keeping::new(body, queues.len(), Some(self.ledger.bodies.live), address);
                 self.has_numbered(message);
                 queues.iter().for_each(|queue| self.enqueue(message, &keeping, queue));
                 if is_retained {
@@ -291,7 +291,7 @@ impl Replay {
             line.session_mut().expect("what has no name is kept as a session").subscriber = subscriber;
             *line
         });
-        self.ledger.claims.set_session(&client_id, Some(id));
+        self.ledger.sessions.claims.set_session(&client_id, Some(id));
     }
 
     fn connect(&mut self, incarnation: Incarnation, expiry_secs: u32, will: Option<&WillRecord<'_>>) {
@@ -300,7 +300,7 @@ impl Replay {
             self.has_numbered(will.id);
             let WillRecord { id, ref message, delay_secs } = *will;
             let message = Arc::clone(message);
-            let bytes = self.ledger.live.count(message.size_bytes());
+            let bytes = self.ledger.bodies.live.count(message.size_bytes());
             Box::new(PendingWill { id, message, delay_secs, due_ms: None, _bytes: bytes })
         });
         let id = will.as_ref().map(|will| will.id);
@@ -357,9 +357,9 @@ impl Replay {
         let line = self.ledger.lines.remove(id).expect("it was found");
         let Owner::Session(session) = line.owner else { unreachable!("it is a session") };
         let client_id = &session.subscriber.client_id;
-        if self.ledger.claims.find(client_id).is_some_and(|client| client.session == Some(id)) {
-            self.ledger.claims.set_session(client_id, None);
-            self.ledger.claims.settle(client_id);
+        if self.ledger.sessions.claims.find(client_id).is_some_and(|client| client.session == Some(id)) {
+            self.ledger.sessions.claims.set_session(client_id, None);
+            self.ledger.sessions.claims.settle(client_id);
         }
     }
 
@@ -385,14 +385,14 @@ impl Replay {
         let stays_away = self.is_full() && !self.may_need_lane(queue);
         let entry = keeping.one(granted.clone(), true, stays_away);
         if !self.line_or_begin(queue).queue.restore(id, entry) {
-            self.ledger.copied.note(queue, id);
+            self.ledger.restart.copied.note(queue, id);
         }
     }
 
     /// Whether further messages that can be read again need not be in memory.
     pub(crate) fn is_full(&self) -> bool {
         let Settings { queued_bytes_in_memory, recovered_bytes_in_memory, .. } = self.ledger.settings;
-        self.ledger.live.in_memory_bytes() > queued_bytes_in_memory.min(recovered_bytes_in_memory)
+        self.ledger.bodies.live.in_memory_bytes() > queued_bytes_in_memory.min(recovered_bytes_in_memory)
     }
 
     /// Whether messages are to come with their bodies.
@@ -467,7 +467,7 @@ impl Replay {
 
     /// Numbers that were given once are not given again.
     fn count(&mut self, incarnation: Incarnation) {
-        self.ledger.last_incarnation = self.ledger.last_incarnation.max(incarnation);
+        self.ledger.replies.numbers.incarnation = self.ledger.replies.numbers.incarnation.max(incarnation);
     }
 }
 

@@ -1,14 +1,22 @@
 //! Replies that wait until what they promise is durable, and acknowledgements that wait a little longer.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
-use base::{Place, QueueId, ShardId};
+use base::{ConnectionId, Now, Place, QueueId, ShardId};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use wire::ReasonCode;
 
+use crate::brake::{Brake, Growth};
+use crate::connect::touch;
+use crate::gauges::add;
+use crate::in_flight::State;
+use crate::lines::{Line, Lines, Owner};
+use crate::record::{Incarnation, MessageId};
+use crate::restore::{Restoring, What};
 use crate::{Effects, Lsn, Progress, Record, Refusal};
-use protocol::{Durability, Reply};
+use protocol::{Delivered, Durability, Gauges, Reply};
 
 /// The longest time for which an acknowledgement is withheld.
 const WITHHELD_MS_MAX: u64 = 1_000;
@@ -17,8 +25,9 @@ const WITHHELD_MS_MAX: u64 = 1_000;
 const DEBT_MS_MAX: u64 = 1_000;
 
 /// Committed records, how far they are durable, and the answers that wait for this.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Replies {
+    pub(crate) numbers: Numbers,
     committed: Lsn,
     written: Lsn,
     durable: Lsn,
@@ -31,8 +40,29 @@ pub(crate) struct Replies {
     /// The connections that do not wait for the sync.
     hasty: HashMap<Place, Durability, FixedState>,
     pub(crate) withheld: Withheld,
+    pub(crate) restoring: Restoring,
     /// Nothing will be durable any more.
     is_poisoned: bool,
+    gauges: Arc<Gauges>,
+}
+
+/// The numbers that were given last. None is given twice, also after a restart.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    pub(crate) message: MessageId,
+    pub(crate) incarnation: Incarnation,
+}
+
+impl Numbers {
+    pub(crate) fn next_message(&mut self) -> MessageId {
+        self.message.0 += 1;
+        self.message
+    }
+
+    pub(crate) fn next_incarnation(&mut self) -> Incarnation {
+        self.incarnation.0 += 1;
+        self.incarnation
+    }
 }
 
 /// A reply that may have to wait.
@@ -44,16 +74,29 @@ pub(crate) struct Answer {
     pub(crate) brake: Option<Brake>,
 }
 
-/// The reason why an acknowledgement is withheld.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Brake {
-    /// The queue that has grown too much.
-    pub(crate) queue: QueueId,
-    /// Other receivers of the message have room.
-    pub(crate) beside_others: bool,
+impl Answer {
+    pub(crate) fn new(shard: ShardId, reply: Reply) -> Self {
+        Self { shard, reply, brake: None }
+    }
 }
 
 impl Replies {
+    pub(crate) fn new(gauges: Arc<Gauges>) -> Self {
+        Self {
+            numbers: Numbers::default(),
+            committed: Lsn::default(),
+            written: Lsn::default(),
+            durable: Lsn::default(),
+            held: VecDeque::new(),
+            held_for_write: VecDeque::new(),
+            hasty: HashMap::default(),
+            withheld: Withheld::default(),
+            restoring: Restoring::default(),
+            is_poisoned: false,
+            gauges,
+        }
+    }
+
     pub(crate) fn commit(&mut self, group: &[Record<'_>], to: &mut impl Effects) -> Result<(), Refusal> {
         if self.is_poisoned {
             return Err(Refusal::Poisoned);
@@ -154,18 +197,168 @@ impl Replies {
     }
 
     /// Nothing will be written any more: returns everything that waits for it.
-    pub(crate) fn poison(&mut self) -> impl Iterator<Item = Answer> + use<> {
+    fn take_held(&mut self) -> impl Iterator<Item = Answer> + use<> {
         self.is_poisoned = true;
         let held = std::mem::take(&mut self.held).into_iter();
         held.chain(std::mem::take(&mut self.held_for_write)).map(|(_, answer)| answer)
     }
 
-    pub(crate) fn has_held(&self) -> bool {
+    fn has_held(&self) -> bool {
         !(self.held.is_empty() && self.held_for_write.is_empty())
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {
         self.is_poisoned
+    }
+
+    pub(crate) fn poison(&mut self, to: &mut impl Effects) {
+        for Answer { shard, reply, .. } in self.take_held() {
+            if let Some(reply) = instead(&reply) {
+                to.post(shard, reply);
+            }
+        }
+    }
+
+    pub(crate) fn tell_if_poisoned(&mut self, to: &mut impl Effects) {
+        if self.is_poisoned() && self.has_held() {
+            self.poison(to);
+        }
+    }
+
+    /// Returns the reason code for a client when a group of records was refused.
+    pub(crate) fn reason(&self, refusal: Refusal) -> ReasonCode {
+        add(&self.gauges.commits_refused, 1);
+        match refusal {
+            Refusal::NoSpace => ReasonCode::QuotaExceeded,
+            Refusal::TooLong | Refusal::Poisoned => ReasonCode::ImplementationSpecificError,
+        }
+    }
+
+    /// Records the end of a group.
+    pub(crate) fn record_end_of(
+        &mut self,
+        lines: &Lines,
+        group: QueueId,
+        to: &mut impl Effects,
+    ) -> Result<(), Refusal> {
+        match lines.group(group) {
+            Some(group) if group.is_recorded => {
+                self.commit(&[Record::GroupEnded { group: group.incarnation }], to)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Posts an answer when all records committed before it are safe. Answers to one connection thus keep their order.
+    pub(crate) fn answer(&mut self, lines: &mut Lines, answer: Answer, now: Now, to: &mut impl Effects) {
+        let connection = answer.reply.connection();
+        let place = connection.map(|connection| Place { shard: answer.shard, connection });
+        match place {
+            Some(place) => self.answer_to(lines, place, answer, now, to),
+            None => self.release(lines, answer, now, to),
+        }
+    }
+
+    pub(crate) fn answer_to(
+        &mut self,
+        lines: &mut Lines,
+        place: Place,
+        answer: Answer,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
+        // When nothing will be durable any more, what still succeeds promises nothing.
+        if self.is_all_safe(place) || self.is_poisoned() {
+            self.release(lines, answer, now, to);
+        } else {
+            self.hold(place, answer);
+        }
+    }
+
+    /// Posts an answer whose record is safe: rule 11 of `protocol::order`.
+    pub(crate) fn release(&mut self, lines: &mut Lines, answer: Answer, now: Now, to: &mut impl Effects) {
+        let Answer { shard, reply, brake } = answer;
+        match &reply {
+            Reply::Claimed(claimed) if claimed.subscriber.queue.is_some() => {
+                let place = Place { shard, connection: claimed.connection };
+                let queue = claimed.subscriber.queue;
+                to.post(shard, reply);
+                if let Some(queue) = queue {
+                    self.open(lines, queue, place, to);
+                }
+            }
+            Reply::Stored { connection, ticket, .. } if acknowledges_publish(*ticket) => {
+                let place = Place { shard, connection: *connection };
+                let now_ms = now.monotonic_ms;
+                let braked = brake.filter(|brake| {
+                    self.withheld.may_wait(place, *brake, now_ms) && lines.is_braked(brake.queue, now)
+                });
+                if let Some(queue) = self.withheld.queue_of(place) {
+                    self.release_brake(lines, queue, now, to);
+                }
+                if braked.is_some() || self.withheld.queue_of(place).is_some() {
+                    add(&self.gauges.withheld, 1);
+                    self.withheld.push(braked, place, reply, now_ms);
+                } else {
+                    to.post(shard, reply);
+                }
+            }
+            Reply::Deliver(deliver) => {
+                if let Delivered::Session { queue, packet_id } = deliver.what
+                    && let Some(session) = lines.session_mut(queue)
+                {
+                    session.in_flight.sent(packet_id);
+                }
+                to.post(shard, reply);
+            }
+            _ => to.post(shard, reply),
+        }
+    }
+
+    /// The shard knows that the connection has the session, so that others may lead there, and what is under way goes on
+    /// [MQTT-4.4.0-1].
+    fn open(&mut self, lines: &mut Lines, id: QueueId, place: Place, to: &mut impl Effects) {
+        // The connection may have gone before its shard could be told.
+        let Some(Line { owner: Owner::Session(session), queue, growth, .. }) = lines.find_mut(id) else {
+            return;
+        };
+        let Some(online) = session.online.as_mut().filter(|online| online.place == place) else { return };
+        let lasting = session.lasting.as_ref().expect("it lasts");
+        add(&self.gauges.sessions_connected, 1);
+        online.is_open = true;
+        online.opened_behind = self.numbers.message;
+        let has_more_unfinished = online.is_restored && !lasting.cursors.is_empty();
+        *growth = Growth::begin(queue);
+        for exchange in session.in_flight.restart() {
+            let packet_id = exchange.packet_id;
+            match exchange.state {
+                State::Released => {
+                    online.begun(exchange.bytes);
+                    to.post(place.shard, Reply::Release { connection: place.connection, packet_id });
+                }
+                _ => online.again.push_back(packet_id),
+            }
+        }
+        session.subscriber.move_to(Some(place));
+        touch(&lines.index, lines.session(id).expect("it was there a moment ago"));
+        if has_more_unfinished {
+            self.restoring.add(id, place, What::Unfinished);
+        }
+        lines.move_in_groups(id);
+        lines.is_ready(id);
+    }
+
+    /// Lets the publishers of a queue go on, if there are any who wait and need not any longer.
+    pub(crate) fn release_brake(
+        &mut self,
+        lines: &mut Lines,
+        queue: QueueId,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
+        if !self.withheld.is_empty() && !lines.is_braked(queue, now) {
+            self.withheld.release(queue, now.monotonic_ms, to);
+        }
     }
 }
 
@@ -311,5 +504,25 @@ impl Withheld {
             }
         }
         to.post(waiting.shard, waiting.reply);
+    }
+}
+
+/// Whether PUBACK or PUBREC waits, which are the publisher's signal to go on.
+fn acknowledges_publish(ticket: base::Ticket) -> bool {
+    matches!(ticket, base::Ticket::PubAck(_) | base::Ticket::PubRec(_))
+}
+
+/// Returns the reply that replaces an answer that can never be given.
+fn instead(reply: &Reply) -> Option<Reply> {
+    let ended =
+        |connection: ConnectionId| Some(Reply::Ended { connection, reason: ReasonCode::UnspecifiedError });
+    match reply {
+        Reply::Claimed(claimed) => {
+            let connection = claimed.connection;
+            Some(Reply::Refused { connection, reason: ReasonCode::ServerUnavailable })
+        }
+        Reply::Stored { connection, .. } | Reply::Recorded { connection, .. } => ended(*connection),
+        // Its message waits for another day.
+        _ => None,
     }
 }

@@ -81,9 +81,13 @@ use crate::in_flight::{Exchange, State};
 use crate::lines::{Line, Lines, Owner};
 use crate::principal::{of_session, of_will, recorded_tenant};
 use crate::record::{Incarnation, MessageId, Queued, WillFate, WillRecord};
+use crate::recover::Restart;
+use crate::replies::Replies;
+use crate::retained::Retained;
 use crate::session::{Lasting, Session};
+use crate::sessions::Sessions;
 use crate::will::Wills;
-use crate::{Effects, Ledger, Record, Refusal, UNITS_AT_A_TIME};
+use crate::{Effects, Record, Refusal, Settings, UNITS_AT_A_TIME};
 
 /// Messages that groups have given to members for good and that are on their way, by group and number: their records
 /// lead to the group, which has them no more.
@@ -154,15 +158,20 @@ struct Truth<'a> {
     realms: Arc<Realms>,
 }
 
-impl Ledger {
-    /// Copies what is still true of the oldest of some old records, about a thousand units of work; the others stay in
-    /// `old`. Returns whether it is to be called again at once, because there are others.
-    ///
-    /// Nothing is copied while the ends of what was there at the last restart are not on the record yet, nor when nothing
-    /// can be recorded any more: then the rest stays in `old` for good.
-    #[must_use = "what is left in `old` for good is not to be waited for"]
-    pub fn copy_some(&mut self, old: &mut VecDeque<Record<'static>>, to: &mut impl Effects) -> bool {
-        let is_settled = self.unsettled.is_empty() && self.orphans.is_empty();
+/// The parts of the ledger that old records are compared with, and copied by.
+pub(crate) struct Copying<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) restart: &'a mut Restart,
+    pub(crate) sessions: &'a mut Sessions,
+    pub(crate) lines: &'a mut Lines,
+    pub(crate) replies: &'a mut Replies,
+    pub(crate) retained: &'a mut Retained,
+}
+
+impl Copying<'_> {
+    /// See [`Ledger::copy_some`](crate::Ledger::copy_some).
+    pub(crate) fn copy_some(&mut self, old: &mut VecDeque<Record<'static>>, to: &mut impl Effects) -> bool {
+        let is_settled = self.restart.is_settled();
         let mut units = if is_settled { UNITS_AT_A_TIME } else { 0 };
         while units > 0
             && let Some(record) = old.pop_front()
@@ -174,14 +183,14 @@ impl Ledger {
             }
         }
         if old.is_empty() {
-            self.copied.facts.clear();
+            self.restart.copied.facts.clear();
         }
         is_settled && !old.is_empty()
     }
 
-    /// Whether the record of a message is still needed for this queue, into which it was put.
-    pub fn needs(&mut self, queue: Incarnation, message: MessageId) -> bool {
-        self.copied.messages.contains_key(&(queue, message))
+    /// See [`Ledger::needs`](crate::Ledger::needs).
+    pub(crate) fn needs(&mut self, queue: Incarnation, message: MessageId) -> bool {
+        self.restart.copied.messages.contains_key(&(queue, message))
             || self.whereabouts(queue, message) != Whereabouts::Gone
     }
 
@@ -195,14 +204,14 @@ impl Ledger {
             return self.restate_message(*message, body, queues, *is_retained, to);
         }
         let realms = self.settings.guard.current();
-        let truth = Truth { lines: &self.lines, wills: &self.wills, realms };
+        let truth = Truth { lines: self.lines, wills: &self.sessions.wills, realms };
         let group = truth.of(record);
         let fact = fact(record);
-        if group.is_empty() || fact.as_ref().is_some_and(|fact| self.copied.facts.contains(fact)) {
+        if group.is_empty() || fact.as_ref().is_some_and(|fact| self.restart.copied.facts.contains(fact)) {
             return Ok(());
         }
         self.replies.copy(&group, to)?;
-        self.copied.facts.extend(fact);
+        self.restart.copied.facts.extend(fact);
         Ok(())
     }
 
@@ -221,7 +230,7 @@ impl Ledger {
         let is_retained = is_retained && self.retained.is_numbered(body.topic(), id);
         let mut kept = Vec::new();
         for queued in queues {
-            if self.copied.is_younger(queued.queue, id) {
+            if self.restart.copied.is_younger(queued.queue, id) {
                 continue;
             }
             let whereabouts = self.whereabouts(queued.queue, id);
@@ -289,7 +298,7 @@ impl Ledger {
             }
             Some(Line { owner: Owner::Group(_), .. }) | None => {}
         }
-        match self.moved.messages.get(&(queue, id)) {
+        match self.sessions.moved.messages.get(&(queue, id)) {
             Some((session, packet_id)) => Whereabouts::Moved(*session, *packet_id),
             None => Whereabouts::Gone,
         }

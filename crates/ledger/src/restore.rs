@@ -17,9 +17,10 @@ use std::sync::Arc;
 use base::{Interest, Now, Place, QueueId, ShardId};
 use wire::ReasonCode;
 
+use crate::Effects;
 use crate::replies::Answer;
 use crate::session::Session;
-use crate::{Effects, Ledger};
+use crate::sessions::SessionWork;
 use protocol::{Claimed, Reply};
 
 /// The look at a filter costs one unit, and one more for each of this number of bytes.
@@ -55,14 +56,15 @@ struct Restore {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
+pub(crate) enum What {
     Subscriptions,
     /// Subscriptions that have not received all retained messages.
     Unfinished,
 }
 
 impl Restoring {
-    fn add(&mut self, session: QueueId, place: Place, what: What) {
+    /// The shard of a session that has come back is to hear of its subscriptions.
+    pub(crate) fn add(&mut self, session: QueueId, place: Place, what: What) {
         let line = self.lines.entry(place.shard).or_default();
         line.sessions.push_back(Restore { session, place, what, after: None });
     }
@@ -119,22 +121,12 @@ fn paid<'a>(filters: impl Iterator<Item = &'a Box<str>>, units: &mut usize) -> V
     paid
 }
 
-impl Ledger {
-    /// The shard of a session that has come back is to hear of its subscriptions, and then that it has it.
-    pub(crate) fn restore(&mut self, session: QueueId, place: Place) {
-        self.restoring.add(session, place, What::Subscriptions);
-    }
-
-    /// The session is open: its shard is to hear of the subscriptions that have not been brought everything.
-    pub(crate) fn restore_unfinished(&mut self, session: QueueId, place: Place) {
-        self.restoring.add(session, place, What::Unfinished);
-    }
-
+impl SessionWork<'_> {
     /// Goes on telling shards, each of them that has confirmed what it was told.
     pub(crate) fn restore_some(&mut self, now: Now, to: &mut impl Effects) {
-        let mut restoring = std::mem::take(&mut self.restoring);
+        let mut restoring = std::mem::take(&mut self.replies.restoring);
         for line in restoring.lines.values_mut().filter(|line| line.under_way == 0) {
-            let mut units = self.settings.units_at_a_time;
+            let mut units = self.settings.units.at_a_time;
             while units > 0
                 && let Some(restore) = line.sessions.pop_front()
             {
@@ -145,8 +137,8 @@ impl Ledger {
         }
         restoring.lines.retain(|_, line| line.under_way > 0 || !line.sessions.is_empty());
         // Those that are open now have come into the line meanwhile.
-        for (shard, line) in std::mem::replace(&mut self.restoring, restoring).lines {
-            self.restoring.lines.entry(shard).or_default().sessions.extend(line.sessions);
+        for (shard, line) in std::mem::replace(&mut self.replies.restoring, restoring).lines {
+            self.replies.restoring.lines.entry(shard).or_default().sessions.extend(line.sessions);
         }
     }
 
@@ -203,6 +195,6 @@ impl Ledger {
             unreleased: lasting.unreleased.iter().copied().collect(),
         };
         let reply = Reply::Claimed(Box::new(claimed));
-        self.answer(Answer { shard, reply, brake: None }, now, to);
+        self.replies.answer(self.lines, Answer::new(shard, reply), now, to);
     }
 }

@@ -38,14 +38,21 @@ pub struct Settings {
     pub shared_subscriptions_max: usize,
     /// The most groups on one topic filter, which is what follows the share name. One session may use half of them.
     pub groups_per_filter_max: usize,
-    /// The units of work that are done between commands: a message fed, a subscription ended, a session that expires.
-    pub units_at_a_time: usize,
-    /// The units of work that a CONNECT, or the end of a connection, does for its session at once. The rest is put off.
-    pub units_at_once: usize,
+    /// How much work is done at a time.
+    pub units: Units,
     /// The rules about topics, and the users.
     pub guard: Arc<Guard>,
     /// Keys the hashes of what peers choose: client identifiers and filters.
     pub seed: u64,
+}
+
+/// Units of work: a message fed, a subscription ended, a session that expires.
+#[derive(Debug, Clone, Copy)]
+pub struct Units {
+    /// The most between commands.
+    pub at_a_time: usize,
+    /// The most that a CONNECT, or the end of a connection, does for its session at once. The rest is put off.
+    pub at_once: usize,
 }
 
 /// The outcome of a message for a full queue.
@@ -78,8 +85,7 @@ impl Default for Settings {
             dispatch: Dispatch::default(),
             shared_subscriptions_max: 100,
             groups_per_filter_max: 1_000,
-            units_at_a_time: 1_000,
-            units_at_once: 64,
+            units: Units { at_a_time: 1_000, at_once: 64 },
             guard: Arc::default(),
             seed: 0,
         }

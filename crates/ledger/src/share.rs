@@ -4,240 +4,26 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-use base::{Interest, Lane, Member, Message, Now, Place, QueueId, Subscriber};
-use index::{Change, Target};
-use topic::TopicFilter;
+use base::{Interest, Message, Now, Place, QueueId};
+use index::Target;
 use wire::{PacketId, Qos};
 
 use crate::acknowledge::Outcome;
-use crate::brake::Growth;
+use crate::delivery::Delivery;
 use crate::entry::Entry;
 use crate::feed::{Feeding, is_too_large};
-use crate::gauges::{add, shift, subtract};
+use crate::gauges::{shift, subtract};
 use crate::group::{Group, Held};
 use crate::in_flight::State;
 use crate::lines::{Line, Owner};
 use crate::outputs::is_full;
 use crate::record::{Granted, Incarnation, MessageId, Queued};
 use crate::replies::Answer;
-use crate::session::{Share, credit_bytes};
-use crate::{Effects, Ledger, Record, Refusal};
+use crate::session::credit_bytes;
+use crate::{Effects, Record, Refusal};
 use protocol::{Deliver, Delivered, EntryId, Gauges, Reply};
 
-impl Ledger {
-    /// The group of a filter, which comes to be if there is none yet: then this session has begun it.
-    pub(crate) fn group_of(&mut self, filter: &str, founder: QueueId) -> QueueId {
-        match self.lines.filters.of_filter(filter) {
-            Some(group) => group,
-            None => {
-                let incarnation = self.next_incarnation();
-                self.lines.insert_group(filter, incarnation, Some(founder))
-            }
-        }
-    }
-
-    /// Makes a session a member, or replaces what its subscription asks for.
-    pub(crate) fn join(&mut self, id: QueueId, group_id: QueueId, interest: Interest) {
-        let (line, session) =
-            self.lines.group_and_member(group_id, id).expect("who joins, and what, is there");
-        let group = line.group_mut().expect("it is a group");
-        let members = group.subscriber.members().expect("it is a group");
-        members.put(Member { subscriber: Arc::clone(&session.subscriber), interest });
-        if let Some(share) = session.shares.get_mut(&group_id) {
-            share.interest = interest;
-            return;
-        }
-        session.shares.insert(group_id, Share { interest, present: None, turn: None, hungry: None });
-        group.members += 1;
-        if group.members == 1 {
-            let filter = TopicFilter::new(&group.subscriber.client_id).expect("a group has a valid filter");
-            let options = Interest::new(Qos::ExactlyOnce);
-            let change = Change::Subscribe { filter, subscriber: &group.subscriber, options };
-            self.index.apply([change], &mut Vec::new());
-        }
-        if session.open().is_some() {
-            self.take_part(id, group_id);
-        }
-    }
-
-    /// A member has come online, or somebody who is has become a member.
-    pub(crate) fn take_part(&mut self, id: QueueId, group_id: QueueId) {
-        let (line, session) =
-            self.lines.group_and_member(group_id, id).expect("who takes part, and in what, is there");
-        let Line { owner: Owner::Group(group), queue, growth, .. } = line else {
-            unreachable!("it is a group")
-        };
-        let share = session.shares.get_mut(&group_id).expect("it is a member");
-        let online = session.online.as_ref().expect("who takes part is connected");
-        share.present = Some(online.place);
-        // The line in which the group stood was that of another connection.
-        share.hungry = None;
-        group.set_connected(&session.subscriber, true);
-        match &mut group.lanes {
-            Some(lanes) => lanes.arrive(id, &session.subscriber),
-            None => drop(share.turn.get_or_insert_with(|| group.ring.push(id))),
-        }
-        group.connected += 1;
-        if group.connected == 1 {
-            *growth = Growth::begin(queue);
-        }
-        self.lines.is_ready(group_id);
-        self.decide_lanes_of(group_id);
-    }
-
-    /// A group has one member less who takes something. Returns how many lanes that member had.
-    pub(crate) fn part_from(
-        &mut self,
-        subscriber: &Arc<Subscriber>,
-        id: QueueId,
-        group_id: QueueId,
-    ) -> usize {
-        let Some(group) = self.lines.group_mut(group_id) else { return 0 };
-        group.set_connected(subscriber, false);
-        group.connected = group.connected.saturating_sub(1);
-        let mut lanes_left = 0;
-        if let (Some(lanes), Some(members)) = (&mut group.lanes, group.subscriber.members()) {
-            lanes_left = lanes.depart(id, members, &mut self.claims_left);
-            self.decide_lanes_of(group_id);
-        }
-        lanes_left
-    }
-
-    /// Members of a group have come or gone: its lanes get their owners, now as far as this turn has time for it.
-    fn decide_lanes_of(&mut self, group_id: QueueId) {
-        let Some(group) = self.lines.group_mut(group_id) else { return };
-        let is_undecided = group.lanes.as_ref().is_some_and(|lanes| lanes.is_undecided());
-        if is_undecided && !std::mem::replace(&mut group.is_deciding, true) {
-            self.deciding.push_back(group_id);
-        }
-        self.decide_lanes();
-    }
-
-    /// Finds owners of lanes, a bounded number of claims a turn, for each group in turn.
-    pub(crate) fn decide_lanes(&mut self) {
-        while self.claims_left > 0
-            && let Some(group_id) = self.deciding.pop_front()
-        {
-            let Some(group) = self.lines.group_mut(group_id) else { continue };
-            let (Some(lanes), Some(members)) = (&mut group.lanes, group.subscriber.members()) else {
-                continue;
-            };
-            lanes.decide(&mut self.claims_left, members);
-            match lanes.is_undecided() {
-                true => self.deciding.push_back(group_id),
-                false => group.is_deciding = false,
-            }
-            self.lines.is_ready(group_id);
-        }
-    }
-
-    /// A message of a lane is with its holder no more: others may follow.
-    pub(crate) fn finish_in_lane(&mut self, group_id: QueueId, lane: Lane, weight: usize) {
-        let lanes = self.lines.group_mut(group_id).and_then(|group| group.lanes.as_mut());
-        if let Some(lanes) = lanes {
-            lanes.finish(lane, weight);
-            if lanes.has_turns() {
-                self.lines.is_ready(group_id);
-            }
-        }
-    }
-
-    /// Ends a membership. A group without members is none, and its messages go with it. Returns how many lanes the member
-    /// had.
-    pub(crate) fn leave(
-        &mut self,
-        subscriber: &Arc<Subscriber>,
-        id: QueueId,
-        group_id: QueueId,
-        share: &Share,
-    ) -> usize {
-        let Some(group) = self.lines.group_mut(group_id) else { return 0 };
-        if let Some(members) = group.subscriber.members() {
-            members.remove(subscriber);
-        }
-        share.turn.into_iter().for_each(|turn| group.ring.remove(turn));
-        group.members -= 1;
-        let online = self.lines.session_mut(id).and_then(|session| session.online.as_mut());
-        // The turn may be one of an earlier connection.
-        if let Some(online) = online.filter(|online| share.present == Some(online.place)) {
-            share.hungry.into_iter().for_each(|turn| online.hungry.remove(turn));
-        }
-        let lanes = share.present.map_or(0, |_| self.part_from(subscriber, id, group_id));
-        self.remove_if_empty(group_id);
-        lanes
-    }
-
-    pub(crate) fn record_end_of(&mut self, group: QueueId, to: &mut impl Effects) -> Result<(), Refusal> {
-        match self.lines.group(group) {
-            Some(group) if group.is_recorded => {
-                self.replies.commit(&[Record::GroupEnded { group: group.incarnation }], to)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Forgets a group that has no members. Former members finish their exchanges.
-    pub(crate) fn remove_if_empty(&mut self, id: QueueId) {
-        if self.lines.group(id).is_none_or(|group| group.members > 0) {
-            return;
-        }
-        let line = self.lines.remove(id).expect("it was there");
-        let Line { owner: Owner::Group(mut group), queue, .. } = *line else { unreachable!("it is a group") };
-        self.sweep.forget(id);
-        let filter = TopicFilter::new(&group.subscriber.client_id).expect("a group has a valid filter");
-        let change = Change::Unsubscribe { filter, subscriber: &group.subscriber };
-        self.index.apply([change], &mut Vec::new());
-        let returned: usize = group.returned.values().map(|entry| entry.size_bytes()).sum();
-        subtract(&self.gauges.queued_bytes, queue.bytes() + returned);
-        shift(&self.gauges.queued, &self.gauges.discarded, queue.len() + group.returned.len());
-        for (message, held) in group.held.drain() {
-            self.finish_without_group(message, held);
-        }
-    }
-
-    /// A member of a group that is no more has a message of it. One that keeps its identifiers finishes the exchange.
-    fn finish_without_group(&mut self, message: MessageId, held: Held) {
-        let session = self.lines.session_mut(held.holder);
-        match (session, held.entry) {
-            (Some(session), Some(mut entry)) if session.lasting.is_some() => {
-                entry.stay();
-                entry.set_recorded(false);
-                let exchange = session.in_flight.find_mut(held.packet_id);
-                exchange.expect("its holder has an exchange for it").state = State::Own(message, entry);
-            }
-            (session, _) => {
-                shift(&self.gauges.in_flight, &self.gauges.discarded, 1);
-                let exchange = session.map(|session| (session.in_flight.remove(held.packet_id), session));
-                if let Some((Some(exchange), session)) = exchange
-                    && let Some(online) = &mut session.online
-                {
-                    online.finished(exchange.bytes);
-                    // Other groups may have waited for that place.
-                    self.lines.is_ready(held.holder);
-                }
-            }
-        }
-    }
-
-    /// A member has gone without having finished with a message: it takes its old place, unless it is the member's.
-    pub(crate) fn give_back(&mut self, group_id: QueueId, message: MessageId) {
-        let Some(group) = self.lines.group_mut(group_id) else { return };
-        let Some(held) = group.held.remove(&message) else { return };
-        match held.entry {
-            Some(entry) => {
-                add(&self.gauges.queued_bytes, entry.size_bytes());
-                shift(&self.gauges.in_flight, &self.gauges.queued, 1);
-                if entry.expires() {
-                    self.sweep.add(group_id);
-                }
-                group.put_back(message, entry);
-                self.lines.is_ready(group_id);
-            }
-            None => shift(&self.gauges.in_flight, &self.gauges.discarded, 1),
-        }
-        held.lane.into_iter().for_each(|lane| self.finish_in_lane(group_id, lane, 0));
-    }
-
+impl Delivery<'_> {
     /// Gives messages of a group to members who take some, in turn.
     pub(crate) fn feed_group(
         &mut self,
@@ -248,6 +34,7 @@ impl Ledger {
     ) -> Feeding {
         // Members in turn that the rules do not allow to receive the next message.
         let mut passed = 0;
+        let credit_bytes = credit_bytes(&self.bodies.budget);
         // A member that is asked and takes nothing counts as much as a message.
         for done in 0..messages {
             let line = self.lines.find(id).expect("the group that is fed is there");
@@ -255,12 +42,12 @@ impl Ledger {
                 return Feeding::Done(done);
             }
             if line.waits_for_disk() {
-                self.want_first(id, to);
+                self.bodies.want_first(self.lines, id, to);
                 return Feeding::Done(done);
             }
-            let Some(member) = self.next_member(id, now) else { continue };
+            let Some(member) = self.lines.next_member(id, credit_bytes, now) else { continue };
             let given = self.give(id, member, now, to);
-            self.put_back_in_ring(id, member);
+            self.lines.put_back_in_ring(id, member);
             passed = match given {
                 Ok(Given::Nothing) => passed + 1,
                 Ok(Given::Done) => 0,
@@ -274,48 +61,36 @@ impl Ledger {
                     Err(_) => return Feeding::Stalled,
                 }
             }
-            self.want_first(id, to);
+            self.bodies.want_first(self.lines, id, to);
         }
         Feeding::More
     }
 
-    /// The next member in turn, if it takes something. One that does not comes again when it does.
-    fn next_member(&mut self, id: QueueId, now: Now) -> Option<QueueId> {
-        let group = self.lines.group_mut(id)?;
-        let member = match &mut group.lanes {
-            Some(lanes) => lanes.pop_turn()?,
-            None => group.ring.pop()?,
-        };
+    /// Gives turns to members whose outputs have room again.
+    pub(crate) fn look_at_outputs(&mut self, units: &mut usize, now: Now, to: &impl Effects) {
         let mark = self.lines.mark;
-        // A session that has ended stands there until it has left its groups.
-        let (line, session) = self.lines.group_and_member(id, member)?;
-        let takes_new = session.takes_new(credit_bytes(self.tally.budget()));
-        let is_full = is_full(session, &session.shares[&id], mark);
-        let share = session.shares.get_mut(&id).expect("who takes part is a member");
-        share.turn = None;
-        if takes_new && !is_full {
-            return Some(member);
+        while *units > 0
+            && let Some((group, member)) = self.lines.full_members.next(now)
+        {
+            *units -= 1;
+            let Some((_, session)) = self.lines.group_and_member(group, member) else { continue };
+            let Some(share) = session.shares.get(&group) else { continue };
+            let Some(online) = &mut session.online else { continue };
+            // On another connection it has come into the ring anew.
+            if share.present != Some(online.place) {
+                continue;
+            }
+            if to.has_room() && self.replies.holds_nothing_behind(online.place, online.once.last) {
+                online.once.weight = 0;
+            }
+            let share = &session.shares[&group];
+            if is_full(session, share, mark) {
+                self.lines.full_members.push(group, member, now);
+            } else {
+                self.lines.put_back_in_ring(group, member);
+                self.lines.is_ready(group);
+            }
         }
-        let group = line.group_mut().expect("it is a group");
-        group.lanes.iter_mut().for_each(|lanes| lanes.starve(member));
-        if is_full {
-            self.wait_for_output(id, member, now);
-        } else if let Some(online) = &mut session.online {
-            share.hungry.get_or_insert_with(|| online.hungry.push(id));
-        }
-        None
-    }
-
-    /// A member that takes something, as far as is known, stands behind the others.
-    pub(crate) fn put_back_in_ring(&mut self, id: QueueId, member: QueueId) {
-        if let Some(lanes) = self.lines.group_mut(id).and_then(|group| group.lanes.as_mut()) {
-            return lanes.wake(member);
-        }
-        let (line, session) =
-            self.lines.group_and_member(id, member).expect("the group and its member are there");
-        let share = session.shares.get_mut(&id).expect("who takes part is a member");
-        let group = line.group_mut().expect("it is a group");
-        share.turn.get_or_insert_with(|| group.ring.push(member));
     }
 
     /// A member that took nothing takes something again: those of its groups that had something for it may have some
@@ -326,7 +101,7 @@ impl Ledger {
         now: Now,
         to: &mut impl Effects,
     ) -> Result<Option<bool>, Refusal> {
-        let credit_bytes = credit_bytes(self.tally.budget());
+        let credit_bytes = credit_bytes(&self.bodies.budget);
         let session = self.lines.session_mut(member).filter(|session| session.takes_new(credit_bytes));
         let Some(session) = session else { return Ok(None) };
         let hungry = session.online.as_mut().and_then(|online| online.hungry.pop());
@@ -337,7 +112,7 @@ impl Ledger {
         if share.turn.is_some() || self.lines.group(id).is_none() {
             return Ok(Some(false));
         }
-        self.put_back_in_ring(id, member);
+        self.lines.put_back_in_ring(id, member);
         if !self.lines.find(id).is_some_and(Line::has_waiting) {
             return Ok(Some(false));
         }
@@ -369,10 +144,10 @@ impl Ledger {
             return self.take_next(id, member, |gauges| &gauges.expired, to).map(|_| Given::Done);
         }
         let Some(message) = entry.message() else {
-            self.want_first(id, to);
+            self.bodies.want_first(self.lines, id, to);
             return Ok(Given::Done);
         };
-        if !self.may_receive(&session.subscriber, message) {
+        if !self.settings.may_receive(&session.subscriber, message) {
             let keeps_order = line.group().is_some_and(|group| group.lanes.is_some());
             if !keeps_order {
                 return Ok(Given::Nothing);
@@ -392,28 +167,16 @@ impl Ledger {
         let targets = Arc::new([Target::one(subscriber, place.connection, share.interest)]);
         let message = Arc::clone(message);
         let entry = self.take_next(id, member, |gauges| &gauges.acknowledged, to)?;
-        self.note_progress(id, member, &entry);
+        self.lines.note_progress(id, member, &entry, self.replies.committed());
         let reply = Reply::Live { message, targets, stored: false };
-        let answer = Answer { shard: place.shard, reply, brake: None };
+        let answer = Answer::new(place.shard, reply);
         // At most once: after a crash nobody else may get it.
         if entry.is_recorded() {
-            self.answer_to(place, answer, now, to);
+            self.replies.answer_to(self.lines, place, answer, now, to);
         } else {
-            self.release(answer, now, to);
+            self.replies.release(self.lines, answer, now, to);
         }
         Ok(Given::Done)
-    }
-
-    /// A member has taken a message of QoS 0: no acknowledgement will say so.
-    fn note_progress(&mut self, id: QueueId, member: QueueId, entry: &Entry) {
-        let weight = self.lines.mark.weight(entry.size_bytes());
-        let Some((line, session)) = self.lines.group_and_member(id, member) else { return };
-        if let Some(online) = &mut session.online {
-            online.once.add(weight, entry.is_recorded().then(|| self.replies.committed()));
-        }
-        line.growth.patience.progress(weight);
-        let lanes = line.group_mut().and_then(|group| group.lanes.as_mut());
-        lanes.into_iter().for_each(|lanes| lanes.progress(member, weight));
     }
 
     /// Takes the next message out of a group if no member may receive it, connected or not. Returns whether that is so.
@@ -427,7 +190,7 @@ impl Ledger {
         let Some((_, entry)) = line.next_for(member) else { return Ok(false) };
         let members = line.group().and_then(|group| group.subscriber.members());
         let (Some(message), Some(members)) = (entry.message(), members) else { return Ok(false) };
-        if members.any(|member| self.may_receive(member, message)) {
+        if members.any(|member| self.settings.may_receive(member, message)) {
             return Ok(false);
         }
         self.take_next(id, member, |gauges| &gauges.refused_by_client, to).map(|_| true)
@@ -447,7 +210,7 @@ impl Ledger {
             let queue = line.incarnation().expect("a group has a name");
             self.replies.commit(&[Record::Removed { queue, message }], to)?;
         }
-        shift(&self.gauges.queued, counter(&self.gauges), 1);
+        shift(&self.gauges.queued, counter(self.gauges), 1);
         subtract(&self.gauges.queued_bytes, entry.size_bytes());
         Ok(line.take(message).expect("it was there when this was recorded"))
     }
@@ -501,8 +264,8 @@ impl Ledger {
             let exchange = session.in_flight.find_mut(packet_id).expect("it was put there");
             exchange.lane = lane.map(|lane| (id, lane));
             exchange.moved_from = Some(name);
-            self.moved.note(exchange, member);
-            self.answer(Answer { shard, reply, brake: None }, now, to);
+            self.sessions.moved.note(exchange, member);
+            self.replies.answer(self.lines, Answer::new(shard, reply), now, to);
         } else {
             session.in_flight.insert(packet_id, bytes, State::Shared { group: id, message });
             group.held.insert(message, Held { holder: member, packet_id, lane, entry: Some(entry) });

@@ -14,8 +14,9 @@ use crate::gauges::add;
 use crate::group::Begun;
 use crate::lines::{Line, Owner};
 use crate::replies::Answer;
-use crate::session::{Online, Session, Unfinished};
-use crate::{Effects, Ledger, Record};
+use crate::session::{Live, Online, Session, Unfinished};
+use crate::sessions::SessionWork;
+use crate::{Effects, Record};
 use protocol::Reply;
 
 /// The part of one SUBSCRIBE that concerns the ledger.
@@ -25,6 +26,17 @@ pub(crate) struct Asked<'a> {
     /// Filters of those that are to be brought what is retained.
     pub(crate) retained: &'a [Box<str>],
 }
+
+/// The client of a SUBSCRIBE or UNSUBSCRIBE, and its number.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asker<'a> {
+    pub(crate) subscriber: &'a Arc<Subscriber>,
+    pub(crate) place: Place,
+    pub(crate) packet_id: PacketId,
+}
+
+/// Some subscriptions, each with its group if it is shared.
+type Piece<'a> = (&'a [(Box<str>, Interest)], &'a [Option<QueueId>]);
 
 /// Filters of a SUBSCRIBE that are refused, with their places in it.
 type Refused = Vec<(usize, Box<str>)>;
@@ -40,13 +52,11 @@ pub(crate) fn subscription_bytes(filter: &str) -> usize {
     2 * filter.len() + SUBSCRIPTION_BYTES
 }
 
-impl Ledger {
+impl SessionWork<'_> {
     /// Takes subscriptions in: of a session that lasts all of them, of another those it shares.
     pub(crate) fn subscribe(
         &mut self,
-        subscriber: &Arc<Subscriber>,
-        place: Place,
-        packet_id: PacketId,
+        Asker { subscriber, place, packet_id }: Asker<'_>,
         asked: Asked<'_>,
         now: Now,
         to: &mut impl Effects,
@@ -67,7 +77,7 @@ impl Ledger {
         let reason = match self.take_in(id, place, asked, &groups, to) {
             Ok(()) => ReasonCode::Success,
             Err(reason) => {
-                groups.into_iter().flatten().for_each(|group| self.remove_if_empty(group));
+                groups.into_iter().flatten().for_each(|group| self.lines.remove_if_empty(group));
                 let known = self.lines.session(id).map(|session| &session.subscriptions);
                 let is_there = |filter: &str| known.is_some_and(|known| known.contains_key(filter));
                 let lost = subscriptions.iter().enumerate().filter(|(_, (filter, _))| !is_there(filter));
@@ -126,7 +136,7 @@ impl Ledger {
                 return None;
             }
         }
-        let group = self.group_of(filter, id);
+        let group = self.lines.group_of(filter, id, &mut self.replies.numbers);
         joined.insert(group);
         Some(group)
     }
@@ -134,9 +144,7 @@ impl Ledger {
     /// Ends subscriptions; those that there are not are passed over.
     pub(crate) fn unsubscribe(
         &mut self,
-        subscriber: &Arc<Subscriber>,
-        place: Place,
-        packet_id: PacketId,
+        Asker { subscriber, place, packet_id }: Asker<'_>,
         filters: &[Box<str>],
         now: Now,
         to: &mut impl Effects,
@@ -158,7 +166,7 @@ impl Ledger {
             let filters = subscriptions.iter().filter_map(|(filter, _)| TopicFilter::new(filter).ok());
             let plain = filters.filter(|filter| filter.shared().is_none());
             let changes = plain.map(|filter| Change::Unsubscribe { filter, subscriber });
-            self.index.apply(changes, &mut Vec::new());
+            self.lines.index.apply(changes, &mut Vec::new());
         }
     }
 
@@ -179,12 +187,13 @@ impl Ledger {
         }
         let plain = filters.filter_map(|filter| TopicFilter::new(filter).ok());
         let plain = plain.filter(|filter| filter.shared().is_none());
+        let session = self.lines.session(id).expect("it was there a moment ago");
         let subscriber = &session.subscriber;
         let changes = plain.map(|filter| match session.subscriptions.get(filter.as_str()) {
             Some(interest) => Change::Subscribe { filter, subscriber, options: *interest },
             None => Change::Unsubscribe { filter, subscriber },
         });
-        self.index.apply(changes, &mut Vec::new());
+        self.lines.index.apply(changes, &mut Vec::new());
     }
 
     /// The session of a connection. One that ends with its connection comes to be when it first shares something.
@@ -192,7 +201,7 @@ impl Ledger {
         if let Some(id) = subscriber.queue {
             return self.lines.is_on(id, place).then_some(id);
         }
-        let client = self.claims.find(&subscriber.client_id)?;
+        let client = self.sessions.claims.find(&subscriber.client_id)?;
         let holder = client.holder.as_ref().filter(|holder| holder.place == place)?;
         if let Some(id) = client.session {
             return self.lines.is_on(id, place).then_some(id);
@@ -201,7 +210,7 @@ impl Ledger {
         online.is_open = true;
         let session = Session::clean(Arc::clone(subscriber), online);
         let id = self.lines.insert(|_| Line::new(Owner::Session(session)));
-        self.claims.set_session(&subscriber.client_id, Some(id));
+        self.sessions.claims.set_session(&subscriber.client_id, Some(id));
         Some(id)
     }
 
@@ -229,17 +238,18 @@ impl Ledger {
             let (piece, rest) = subscriptions.split_at(count_within(each, to.group_bytes_max()));
             let (their_groups, rest_of_groups) = groups.split_at(piece.len());
             (subscriptions, groups) = (rest, rest_of_groups);
-            if let Err(reason) = self.record_subscriptions(id, place, piece, their_groups, &is_brought, to) {
+            if let Err(reason) = self.record_subscriptions(id, place, (piece, their_groups), &is_brought, to)
+            {
                 let _ = self.end_subscriptions(id, &new, to);
                 return Err(reason);
             }
             for ((filter, interest), group) in piece.iter().zip(their_groups) {
                 if let Some(group) = group {
-                    self.join(id, *group, *interest);
+                    self.lines.join(id, *group, *interest);
                 }
                 let session = self.lines.session_mut(id).expect("the session that subscribes is there");
                 if session.subscriptions.insert(filter.clone(), *interest).is_none() {
-                    self.subscription_bytes += subscription_bytes(filter);
+                    self.sessions.subscription_bytes += subscription_bytes(filter);
                     new.insert(&**filter);
                 }
                 if is_brought(filter) {
@@ -250,12 +260,23 @@ impl Ledger {
         Ok(())
     }
 
+    /// A lasting session is to be brought what is retained: from the beginning, if that was begun before.
+    fn begin_cursor(&mut self, queue: QueueId, filter: &str) {
+        let session = self.lines.session_mut(queue).expect("the session that subscribes is there");
+        if let Some(lasting) = &mut session.lasting {
+            let place = session.online.as_ref().map(|online| online.place);
+            let live = place.map_or(Live::SinceOpen, Live::Soon);
+            let begun = Unfinished { live, ..Unfinished::new(filter, self.replies.numbers.message) };
+            let replaced = lasting.cursors.insert(filter.into(), begun).and_then(|replaced| replaced.running);
+            replaced.into_iter().for_each(|key| self.cursors.close(key));
+        }
+    }
+
     fn record_subscriptions(
         &mut self,
         id: QueueId,
         place: Place,
-        subscriptions: &[(Box<str>, Interest)],
-        groups: &[Option<QueueId>],
+        (subscriptions, groups): Piece<'_>,
         is_brought: &impl Fn(&str) -> bool,
         to: &mut impl Effects,
     ) -> Result<(), ReasonCode> {
@@ -265,7 +286,7 @@ impl Ledger {
         let subscriber = self.lines.session(id);
         let known = subscriber.map(|session| &session.subscriptions);
         let cursors = subscriber.and_then(|session| session.lasting.as_ref()).map(|lasting| &lasting.cursors);
-        let last = self.last_message;
+        let last = self.replies.numbers.message;
         for ((filter, interest), group) in subscriptions.iter().zip(groups) {
             let is_asked = is_brought(filter);
             let filter = Cow::Borrowed(&**filter);
@@ -290,7 +311,7 @@ impl Ledger {
         }
         match records.is_empty() {
             true => self.replies.promise(place)?,
-            false => self.replies.commit(&records, to).map_err(|refusal| self.reason(refusal))?,
+            false => self.replies.commit(&records, to).map_err(|refusal| self.replies.reason(refusal))?,
         }
         for group in groups.iter().flatten() {
             if let Some(group) = self.lines.group_mut(*group) {
@@ -340,20 +361,20 @@ impl Ledger {
         if records.is_empty() {
             return Ok(());
         }
-        self.replies.commit(&records, to).map_err(|refusal| self.reason(refusal))
+        self.replies.commit(&records, to).map_err(|refusal| self.replies.reason(refusal))
     }
 
     fn end_subscription(&mut self, id: QueueId, filter: &str) {
         let session = self.lines.session_mut(id).expect("the session that unsubscribes is there");
         if session.subscriptions.remove(filter).is_some() {
-            self.subscription_bytes -= subscription_bytes(filter);
+            self.sessions.subscription_bytes -= subscription_bytes(filter);
         }
         session.lasting.iter_mut().for_each(|lasting| drop(lasting.cursors.remove(filter)));
         let Some(group) = self.lines.filters.of_filter(filter) else { return };
         let session = self.lines.session_mut(id).expect("the session that unsubscribes is there");
         if let Some(share) = session.shares.remove(&group) {
             let subscriber = Arc::clone(&session.subscriber);
-            let _ = self.leave(&subscriber, id, group, &share);
+            let _ = self.lines.leave(&subscriber, id, group, &share);
         }
     }
 
@@ -361,7 +382,7 @@ impl Ledger {
     fn answer_recorded(&mut self, id: QueueId, place: Place, reply: Reply, now: Now, to: &mut impl Effects) {
         let is_recorded = self.lines.session(id).is_some_and(|session| session.lasting.is_some());
         if is_recorded {
-            self.answer(Answer { shard: place.shard, reply, brake: None }, now, to);
+            self.replies.answer(self.lines, Answer::new(place.shard, reply), now, to);
         } else {
             to.post(place.shard, reply);
         }

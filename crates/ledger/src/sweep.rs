@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 
 use base::{Now, QueueId};
 
+use crate::delivery::Delivery;
 use crate::extent::count_within;
 use crate::gauges::{add, shift, subtract};
+use crate::publishing::Publishing;
 use crate::record::MessageId;
-use crate::{Effects, Ledger, Record};
+use crate::{Effects, Record};
 
 /// Interval between searches for expired messages, in milliseconds.
 const SWEEP_MS: u64 = 1_000;
@@ -54,28 +56,36 @@ impl Sweep {
     pub(crate) fn next_ms(&self) -> u64 {
         self.next_ms
     }
-}
 
-impl Ledger {
-    /// Makes one step of the sweep through the retained messages, and one of the round through the queues.
-    pub(crate) fn sweep(&mut self, now: Now, to: &mut impl Effects) {
-        if now.monotonic_ms >= self.sweep.next_ms {
-            let has_found = self.sweep_retained(now, to);
-            self.sweep.next_ms = now.monotonic_ms + if has_found { BUSY_SWEEP_MS } else { SWEEP_MS };
-            if self.sweep.at.is_none() && now.monotonic_ms >= self.sweep.queues_ms {
-                self.sweep.queues_ms = now.monotonic_ms + SWEEP_MS;
-                self.sweep.at = self.sweep.queues.first().map(|queue| (*queue, None));
-            }
-        }
-        if let Some((queue, after)) = self.sweep.at.take() {
-            let next = self.sweep_queue(queue, after, now, to).map(|after| (queue, Some(after)));
-            let behind = (std::ops::Bound::Excluded(queue), std::ops::Bound::Unbounded);
-            self.sweep.at = next.or_else(|| self.sweep.queues.range(behind).next().map(|next| (*next, None)));
+    pub(crate) fn is_due(&self, now: Now) -> bool {
+        now.monotonic_ms >= self.next_ms
+    }
+
+    /// Begins a round through the queues, unless it is too early or one is under way.
+    pub(crate) fn begin_round(&mut self, has_found: bool, now: Now) {
+        self.next_ms = now.monotonic_ms + if has_found { BUSY_SWEEP_MS } else { SWEEP_MS };
+        if self.at.is_none() && now.monotonic_ms >= self.queues_ms {
+            self.queues_ms = now.monotonic_ms + SWEEP_MS;
+            self.at = self.queues.first().map(|queue| (*queue, None));
         }
     }
 
+    /// The queue and the message behind which the round goes on.
+    pub(crate) fn take_place(&mut self) -> Option<(QueueId, Option<MessageId>)> {
+        self.at.take()
+    }
+
+    /// A step has looked at a queue, up to this message if there are others behind it.
+    pub(crate) fn go_on(&mut self, queue: QueueId, after: Option<MessageId>) {
+        let next = after.map(|after| (queue, Some(after)));
+        let behind = (std::ops::Bound::Excluded(queue), std::ops::Bound::Unbounded);
+        self.at = next.or_else(|| self.queues.range(behind).next().map(|next| (*next, None)));
+    }
+}
+
+impl Publishing<'_> {
     /// Makes one step through the retained messages. Returns whether it has cleared any.
-    fn sweep_retained(&mut self, now: Now, to: &mut impl Effects) -> bool {
+    pub(crate) fn sweep_retained(&mut self, now: Now, to: &mut impl Effects) -> bool {
         let mut has_cleared = false;
         let expired = self.retained.look_for_expired(VISITS, TOPIC_BYTES, now);
         let is_on_record = |topic: &String| self.retained.is_on_record(topic);
@@ -100,8 +110,10 @@ impl Ledger {
         add(&self.gauges.retained_expired, topics.len());
         !topics.is_empty()
     }
+}
 
-    fn sweep_queue(
+impl Delivery<'_> {
+    pub(crate) fn sweep_queue(
         &mut self,
         queue: QueueId,
         after: Option<MessageId>,
@@ -111,7 +123,7 @@ impl Ledger {
         let mut expired = Vec::new();
         let line = self.lines.find_mut(queue)?;
         if line.expiring() == 0 {
-            self.sweep.forget(queue);
+            self.lines.sweep.forget(queue);
             return None;
         }
         let next = line.look_for_expired(after, VISITS, now, &mut expired);
@@ -129,7 +141,7 @@ impl Ledger {
                 shift(&self.gauges.queued, &self.gauges.expired, 1);
                 subtract(&self.gauges.queued_bytes, entry.size_bytes());
             }
-            self.unpark(queue);
+            self.cursors.unpark(self.lines, self.settings, queue);
             // The removed message may have been in the middle of a read, and the messages behind it were not requested.
             self.lines.is_ready(queue);
         }

@@ -10,8 +10,9 @@ use wire::{Qos, ReasonCode};
 
 use crate::gauges::add;
 use crate::publish::Routing;
+use crate::publishing::Publishing;
 use crate::record::MessageId;
-use crate::{Effects, Ledger, RETRY_MS, Record};
+use crate::{Effects, RETRY_MS, Record};
 
 /// The longest time for which a will waits for a receiver whose output is over its mark, in milliseconds.
 const HELD_MS_MAX: u64 = 10_000;
@@ -128,30 +129,31 @@ impl Wills {
     }
 }
 
-impl Ledger {
+impl Publishing<'_> {
     /// Publishes at most `units` of the wills that are due, while the shards have room. Of the wills that found no space, one
     /// is tried again every [`RETRY_MS`], and all of them when that one finds space. When nothing can be recorded any more,
     /// only wills that need no record are published.
     pub(crate) fn fire_wills(&mut self, units: &mut usize, now: Now, to: &mut impl Effects) {
-        if self.wills.again_ms.is_some_and(|again_ms| again_ms <= now.monotonic_ms) {
+        if self.sessions.wills.again_ms.is_some_and(|again_ms| again_ms <= now.monotonic_ms) {
             // One will finds out for all whether there is space again.
-            self.wills.again_ms = (self.wills.refused.len() > 1).then_some(now.monotonic_ms + RETRY_MS);
-            self.wills.due.extend(self.wills.refused.pop_front());
+            self.sessions.wills.again_ms =
+                (self.sessions.wills.refused.len() > 1).then_some(now.monotonic_ms + RETRY_MS);
+            self.sessions.wills.due.extend(self.sessions.wills.refused.pop_front());
         }
         while *units > 0
             && to.has_room()
-            && let Some((will, full)) = self.wills.held.next(now)
+            && let Some((will, full)) = self.sessions.wills.held.next(now)
         {
             *units -= 1;
             if full.gauge.level() == Level::Over && self.may_hold(&will, now) {
-                self.wills.held.push(will, full, now);
+                self.sessions.wills.held.push(will, full, now);
             } else {
                 *units = units.saturating_sub(self.fire_will(will, now, to) / EXAMINED_PER_UNIT);
             }
         }
         while *units > 0
             && to.has_room()
-            && let Some(will) = self.wills.due.pop_front()
+            && let Some(will) = self.sessions.wills.due.pop_front()
         {
             *units -= 1;
             *units = units.saturating_sub(self.fire_will(will, now, to) / EXAMINED_PER_UNIT);
@@ -160,7 +162,7 @@ impl Ledger {
 
     /// Publishes a will, unless it has to wait. Returns the number of subscriptions that were examined for it.
     fn fire_will(&mut self, will: DueWill, now: Now, to: &mut impl Effects) -> usize {
-        if !self.may_publish(&will.principal, &will.message) {
+        if !self.settings.may_publish(&will.principal, &will.message) {
             add(&self.gauges.wills_denied, 1);
             self.give_up_will(will.id, to);
             return 0;
@@ -170,7 +172,7 @@ impl Ledger {
         let examined = targets.examined;
         if let Some(full) = full_receiver(&targets, message.qos()) {
             if self.may_hold(&will, now) {
-                self.wills.held.push(will, full, now);
+                self.sessions.wills.held.push(will, full, now);
                 return examined;
             }
             add(&self.gauges.wills_dropped, leave_out_full_receivers(&mut targets, message.qos()));
@@ -180,11 +182,11 @@ impl Ledger {
         match self.route(&routing, to) {
             Ok(_) => {
                 if let Some(will) = will.id {
-                    self.wills.recorded.remove(&will);
+                    self.sessions.wills.recorded.remove(&will);
                 }
                 if will.was_refused {
-                    self.wills.again_ms = None;
-                    self.wills.due.append(&mut self.wills.refused);
+                    self.sessions.wills.again_ms = None;
+                    self.sessions.wills.due.append(&mut self.sessions.wills.refused);
                 }
                 add(&self.gauges.wills_published, 1);
             }
@@ -193,8 +195,8 @@ impl Ledger {
             // For too many queues: it can never be published.
             Err(ReasonCode::ImplementationSpecificError) => self.give_up_will(will.id, to),
             Err(_) => {
-                self.wills.refused.push_back(DueWill { was_refused: true, ..will });
-                self.wills.again_ms.get_or_insert(now.monotonic_ms + RETRY_MS);
+                self.sessions.wills.refused.push_back(DueWill { was_refused: true, ..will });
+                self.sessions.wills.again_ms.get_or_insert(now.monotonic_ms + RETRY_MS);
             }
         }
         examined
@@ -202,18 +204,18 @@ impl Ledger {
 
     /// Looks up the receivers of a message, by the current subscriptions and rules.
     pub(crate) fn look_up(&self, message: &Message) -> Targets {
-        let (topic, rules) = (message.topic(), self.rules());
+        let (topic, rules) = (message.topic(), self.settings.rules());
         let reads = |session: &Subscriber| {
             rules.as_ref().is_none_or(|rules| rules.allow(session, topic, Action::Receive))
         };
-        Targets::look_up_that(&self.index, topic, message.publisher(), reads)
+        Targets::look_up_that(&self.lines.index, topic, message.publisher(), reads)
     }
 
     /// Whether a will may wait for a receiver whose output is over its mark.
     fn may_hold(&self, will: &DueWill, now: Now) -> bool {
-        let budget = self.tally.budget();
+        let budget = &self.bodies.budget;
         let held_ms = will.held_from_ms.map_or(0, |from_ms| now.monotonic_ms - from_ms);
-        let bytes = self.wills.held.bytes + will.message.size_bytes();
+        let bytes = self.sessions.wills.held.bytes + will.message.size_bytes();
         held_ms < HELD_MS_MAX && bytes <= budget.limit_bytes() / HELD_PART && !budget.is_tight()
     }
 
@@ -222,7 +224,7 @@ impl Ledger {
         if let Some(will) = will
             && self.replies.commit(&[Record::WillDone { will }], to).is_ok()
         {
-            self.wills.recorded.remove(&will);
+            self.sessions.wills.recorded.remove(&will);
         }
     }
 }

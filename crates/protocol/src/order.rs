@@ -58,7 +58,7 @@
 //! The ledger posts [`Reply::Claimed`](crate::Reply::Claimed) to a newcomer when the earlier holder's
 //! [`Command::Left`](crate::Command::Left) has come, and not before.
 //!
-//! Kept in `crates/ledger/src/connect.rs`.
+//! Kept in `crates/ledger/src/connections.rs`.
 //! Shown by `an_identifier_has_one_holder_and_the_newest_claimant_follows`.
 //!
 //! # Rule 9: an evicted client is read first
@@ -82,7 +82,7 @@
 //! [`Reply::Claimed`](crate::Reply::Claimed)) is posted when its record is as safe as the connection's
 //! [`Durability`](crate::Durability) says. Replies of one kind to one connection keep their order.
 //!
-//! Kept in `crates/ledger/src/lib.rs`.
+//! Kept in `crates/ledger/src/replies.rs`.
 //! Shown by `each_connection_waits_for_what_its_listener_asks_for`, `a_hasty_connection_keeps_the_order_of_its_answers`.
 //!
 //! # Rule 12: the generation goes before the look-up

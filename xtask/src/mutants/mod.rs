@@ -56,6 +56,7 @@ const FOCUS: &[&str] = &[
     "crates/broker/src/requests.rs",
     "crates/ledger/src/group.rs",
     "crates/ledger/src/lanes.rs",
+    "crates/ledger/src/members.rs",
     "crates/ledger/src/share.rs",
     "crates/ledger/src/sweep.rs",
     "crates/session/src/client/",

@@ -123,13 +123,13 @@ impl Ledger {
     ) -> Option<QueuePiece> {
         let id = self.queue_of(of)?;
         let Window { messages, next } = self.lines.find(id)?.window(after, LOOKED_AT);
-        let is_reading = self.want_for_look(id, &messages, now, to);
+        let is_reading = self.bodies.want_for_look(&self.lines, id, &messages, now, to);
         let line = self.lines.find(id)?;
         let facts = |message: &MessageId| {
             let entry = line.find(*message)?;
             Some(QueuedFacts {
                 id: *message,
-                message: self.seen(id, *message),
+                message: self.bodies.seen(&self.lines, id, *message),
                 bytes: entry.size_bytes(),
                 qos: entry.qos(),
                 retain: entry.granted().retain,
@@ -138,7 +138,7 @@ impl Ledger {
         };
         let found = messages.iter().filter_map(facts).collect();
         if !is_reading {
-            self.end_look(id, &messages);
+            self.bodies.end_look(id, &messages);
         }
         Some(QueuePiece { messages: found, next, is_reading })
     }
@@ -156,12 +156,12 @@ impl Ledger {
         let next = next.filter(|next| *next < until);
         let mut unreadable = 0;
         if let Some(filter) = filter {
-            if self.want_for_look(id, &messages, now, to) {
+            if self.bodies.want_for_look(&self.lines, id, &messages, now, to) {
                 return Discarded::Some { messages: 0, unreadable, next, until, is_reading: true };
             }
             let all = messages;
             (messages, unreadable) = self.matching(id, &all, &filter);
-            self.end_look(id, &all);
+            self.bodies.end_look(id, &all);
         }
         match self.discard_these(id, &messages, to) {
             true => {
@@ -181,7 +181,7 @@ impl Ledger {
     ) -> (Vec<MessageId>, usize) {
         let (mut matching, mut unreadable) = (Vec::new(), 0);
         for message in messages {
-            match self.seen(id, *message) {
+            match self.bodies.seen(&self.lines, id, *message) {
                 Some(seen) if filter.matches(seen.topic()) => matching.push(*message),
                 Some(_) => {}
                 None => unreadable += 1,
@@ -200,7 +200,7 @@ impl Ledger {
         if !records.is_empty()
             && let Err(refusal) = self.replies.commit(&records, to)
         {
-            let _ = self.reason(refusal);
+            let _ = self.replies.reason(refusal);
             return false;
         }
         for message in messages {
@@ -209,7 +209,7 @@ impl Ledger {
             add(&self.gauges.discarded_by_operator, 1);
             subtract(&self.gauges.queued_bytes, entry.size_bytes());
         }
-        self.unpark(id);
+        self.cursors.unpark(&mut self.lines, &self.settings, id);
         // A message that has gone may have been on its way from the disk, and those behind it were not asked for.
         self.lines.is_ready(id);
         self.settle_account();
@@ -221,7 +221,7 @@ impl Ledger {
         match of {
             QueueOf::Group(filter) => self.lines.filters.of_filter(filter),
             QueueOf::Client(client_id) => {
-                let id = self.claims.find(client_id)?.session?;
+                let id = self.sessions.claims.find(client_id)?.session?;
                 self.lines.session(id)?.lasting.as_ref().map(|_| id)
             }
         }
@@ -285,7 +285,7 @@ mod tests {
     /// Messages were taken out of the middle, and a younger one came back.
     #[test]
     fn each_message_is_in_one_window() {
-        let mut lines = Lines::new(&Settings::default());
+        let mut lines = Lines::alone(&Settings::default());
         let id = lines.insert_group("$share/g/#", Incarnation(1), None);
         let line = lines.find_mut(id).expect("it was put there");
         (1..=200).for_each(|number| line.push(MessageId(number), entry()));

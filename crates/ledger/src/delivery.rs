@@ -1,0 +1,25 @@
+//! Messages on their way from lines to clients, and the answers of clients.
+
+use protocol::Gauges;
+
+use crate::Settings;
+use crate::bodies::Bodies;
+use crate::cursors::Cursors;
+use crate::feed::Turns;
+use crate::lines::Lines;
+use crate::replies::Replies;
+use crate::sessions::Sessions;
+
+/// The parts of the ledger that deliver messages.
+pub(crate) struct Delivery<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) sessions: &'a mut Sessions,
+    pub(crate) lines: &'a mut Lines,
+    pub(crate) bodies: &'a mut Bodies,
+    pub(crate) replies: &'a mut Replies,
+    pub(crate) cursors: &'a mut Cursors,
+    pub(crate) turns: &'a mut Turns,
+    /// Nothing is fed before: there was no space for the records.
+    pub(crate) stalled_until_ms: &'a mut Option<u64>,
+    pub(crate) gauges: &'a Gauges,
+}

@@ -1,0 +1,24 @@
+//! Messages on their way from publishers into lines, to connected subscribers, and among the retained ones.
+
+use protocol::Gauges;
+
+use crate::Settings;
+use crate::bodies::Bodies;
+use crate::lines::Lines;
+use crate::publish::Planned;
+use crate::replies::Replies;
+use crate::retained::Retained;
+use crate::sessions::Sessions;
+
+/// The parts of the ledger that take messages in.
+pub(crate) struct Publishing<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) sessions: &'a mut Sessions,
+    pub(crate) lines: &'a mut Lines,
+    pub(crate) bodies: &'a mut Bodies,
+    pub(crate) replies: &'a mut Replies,
+    pub(crate) retained: &'a mut Retained,
+    /// The queues of the current message. The buffer is reused.
+    pub(crate) plan: &'a mut Vec<Planned>,
+    pub(crate) gauges: &'a Gauges,
+}

@@ -1,0 +1,57 @@
+//! Sessions, beside their lines: the owners of client identifiers, timers, wills, and the remains of ended sessions.
+
+use std::collections::VecDeque;
+
+use protocol::Gauges;
+
+use crate::Settings;
+use crate::bodies::Bodies;
+use crate::claims::Claims;
+use crate::cursors::Cursors;
+use crate::end::Ending;
+use crate::lines::Lines;
+use crate::recover::Restart;
+use crate::replies::Replies;
+use crate::restate::Moved;
+use crate::timers::Timers;
+use crate::will::Wills;
+
+/// The state of sessions that is not in their lines.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    pub(crate) claims: Claims,
+    pub(crate) timers: Timers,
+    pub(crate) wills: Wills,
+    pub(crate) endings: VecDeque<Ending>,
+    pub(crate) moved: Moved,
+    /// Bytes of memory for subscriptions.
+    pub(crate) subscription_bytes: usize,
+    /// Packet identifiers of QoS 2 that sessions have open.
+    pub(crate) unreleased: usize,
+}
+
+/// The parts of the ledger that change sessions: connections come and go, subscriptions begin and end, time runs out.
+pub(crate) struct SessionWork<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) sessions: &'a mut Sessions,
+    pub(crate) lines: &'a mut Lines,
+    pub(crate) bodies: &'a mut Bodies,
+    pub(crate) replies: &'a mut Replies,
+    pub(crate) cursors: &'a mut Cursors,
+    pub(crate) restart: &'a mut Restart,
+    pub(crate) gauges: &'a Gauges,
+}
+
+impl Sessions {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            claims: Claims::new(seed),
+            timers: Timers::default(),
+            wills: Wills::default(),
+            endings: VecDeque::new(),
+            moved: Moved::default(),
+            subscription_bytes: 0,
+            unreleased: 0,
+        }
+    }
+}
