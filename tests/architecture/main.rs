@@ -5,6 +5,7 @@
 
 mod costs;
 mod crates;
+mod ledger;
 mod manifests;
 mod order;
 mod parameters;
@@ -54,6 +55,16 @@ fn assert_none(findings: &[String]) {
 #[test]
 fn imports_between_crates_run_downward_only() {
     assert_none(&crates::findings(&crates::packages_of(&root())));
+}
+
+#[test]
+fn imports_between_the_parts_of_the_ledger_run_one_way() {
+    assert_none(&ledger::imports(&sources()));
+}
+
+#[test]
+fn the_types_of_the_ledger_have_few_fields_and_methods() {
+    assert_none(&ledger::sizes(&sources()));
 }
 
 #[test]

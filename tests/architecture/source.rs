@@ -25,6 +25,15 @@ pub(crate) struct Name {
     pub(crate) is_macro: bool,
 }
 
+/// A type, with the number of its fields and of its methods in this file.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Type {
+    pub(crate) name: String,
+    pub(crate) line: usize,
+    pub(crate) fields: usize,
+    pub(crate) methods: usize,
+}
+
 /// A function with a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Function {
@@ -71,6 +80,14 @@ impl Source {
         let mut functions = Vec::new();
         collect_functions(self.tokens.clone(), &mut functions);
         functions
+    }
+
+    /// Every struct with named fields, and every `impl` block, each as a type of its own; those in modules inside of the
+    /// file too. Functions that a trait names do not count.
+    pub(crate) fn types(&self) -> Vec<Type> {
+        let mut types = Vec::new();
+        collect_types(self.tokens.clone(), &mut types);
+        types
     }
 
     /// `path:line: text`, as every tool prints it.
@@ -163,6 +180,59 @@ fn collect_functions(stream: TokenStream, functions: &mut Vec<Function>) {
     }
 }
 
+fn collect_types(stream: TokenStream, types: &mut Vec<Type>) {
+    let tokens: Vec<TokenTree> = stream.into_iter().collect();
+    for (index, token) in tokens.iter().enumerate() {
+        let TokenTree::Ident(keyword) = token else { continue };
+        let Some(body) = body_after(&tokens[index..]) else { continue };
+        let line = keyword.span().start().line;
+        if keyword == "mod" {
+            collect_types(body.stream(), types);
+        } else if keyword == "struct" {
+            let name = tokens[index + 1].to_string();
+            types.push(Type { name, line, fields: fields(body.stream()), methods: 0 });
+        } else if keyword == "impl"
+            && let Some(name) = implemented(&tokens[index + 1..])
+        {
+            let methods = body.stream().into_iter().filter(|token| token.to_string() == "fn").count();
+            types.push(Type { name, line, fields: 0, methods });
+        }
+    }
+}
+
+/// The number of named fields: each has one colon that is no part of a `::`, outside of angle brackets and groups.
+fn fields(body: TokenStream) -> usize {
+    let tokens: Vec<TokenTree> = body.into_iter().collect();
+    let (mut depth, mut fields) = (0_usize, 0);
+    for index in 0..tokens.len() {
+        depth += usize::from(is_punct(tokens.get(index), '<'));
+        let is_arrow = index > 0 && is_punct(tokens.get(index - 1), '-');
+        depth -= usize::from(is_punct(tokens.get(index), '>') && !is_arrow);
+        let is_path = is_separator(&tokens, index) || (index > 0 && is_separator(&tokens, index - 1));
+        fields += usize::from(depth == 0 && is_punct(tokens.get(index), ':') && !is_path);
+    }
+    fields
+}
+
+/// The type whose own methods an `impl` has. `None` if it is for a trait.
+fn implemented(tokens: &[TokenTree]) -> Option<String> {
+    let (mut depth, mut name) = (0_usize, None);
+    for (index, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Punct(punct) if punct.as_char() == '<' => depth += 1,
+            TokenTree::Punct(punct) if punct.as_char() == '>' => {
+                depth -= usize::from(!is_punct(tokens.get(index.wrapping_sub(1)), '-'));
+            }
+            TokenTree::Ident(ident) if ident == "for" && depth == 0 => return None,
+            TokenTree::Ident(ident) if ident == "where" && depth == 0 => break,
+            TokenTree::Ident(ident) if depth == 0 => name = Some(ident.to_string()),
+            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => break,
+            _ => {}
+        }
+    }
+    name
+}
+
 /// The first braces, unless a semicolon says that there is no body.
 fn body_after(tokens: &[TokenTree]) -> Option<&Group> {
     tokens.iter().find_map(|token| match token {
@@ -214,4 +284,14 @@ fn the_lines_of_functions_are_counted_with_their_signature() {
         source.functions(),
         [Function { name: "a".into(), line: 2, lines: 5 }, Function { name: "c".into(), line: 5, lines: 1 }]
     );
+}
+
+#[test]
+fn the_fields_and_methods_of_types_are_counted() {
+    let text = "struct A<T> { a: std::fmt::Result, b: Box<dyn Fn(u8) -> Option<T>>, c: [u8; 2] }\nstruct B;\n\
+        impl<T: Default> A<T> { fn a() {} pub fn b() { fn c() {} } }\nimpl<T> Clone for A<T> { fn clone() {} }\n\
+        mod m { impl B { const fn d() {} } }";
+    let found = Source::parse("x.rs", text).types().into_iter();
+    let found: Vec<_> = found.map(|found| (found.name, found.fields, found.methods)).collect();
+    assert_eq!(found, [("A".into(), 3, 0), ("A".into(), 0, 2), ("B".into(), 0, 1)]);
 }

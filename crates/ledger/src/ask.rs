@@ -1,7 +1,9 @@
 //! Questions of operators to the ledger. The cost of each answer has a bound that no client can raise.
 
+pub(crate) mod census;
 mod groups;
 mod queues;
+mod state;
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -9,10 +11,10 @@ use std::sync::Arc;
 use base::{Interest, Message, Now, Place, Principal};
 use topic::TopicFilter;
 
+use crate::Ledger;
 use crate::lines::Line;
-use crate::record::MessageId;
-use crate::retained::{Branch, Stride};
-use crate::{Cursor, Effects, Ledger, Record};
+use crate::record::{Effects, MessageId, Record};
+use crate::retained::{Branch, Cursor, Stride};
 
 pub use groups::{GroupFacts, MemberPiece};
 pub use queues::{Discard, Discarded, QueueOf, QueuePiece, QueuedFacts};
@@ -297,7 +299,8 @@ mod tests {
     use wire::Qos;
 
     use super::*;
-    use crate::{Incarnation, Settings, WillFate};
+    use crate::record::{Incarnation, WillFate};
+    use crate::settings::Settings;
 
     const NOW: Now = Now { monotonic_ms: 2_000, unix_ms: 2_000 };
 

@@ -10,72 +10,25 @@
 //!
 //! What comes last goes first: the oldest messages of a queue are the next that are sent.
 
+mod looks;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use base::{Budget, Message, Now, QueueId};
-use wire::PacketId;
 
-use crate::entry::Entry;
-use crate::in_flight::State;
+use crate::bodies::looks::Looks;
+use crate::lines::session::credit_bytes;
 use crate::lines::{Line, Lines, Owner};
-use crate::live::Live;
-use crate::looks::Looks;
+use crate::queue::entry::Entry;
+use crate::queue::in_flight::State;
+use crate::queue::live::Live;
 use crate::queue::{BYTES_AHEAD, MESSAGES_AHEAD};
-use crate::record::MessageId;
-use crate::session::credit_bytes;
-use crate::{Address, Effects, RETRY_MS};
+use crate::record::fetch::{Fetched, Found, Need, Wanted, Whose};
+use crate::record::{Address, Effects, RETRY_MS};
 
 /// Maximum number of bytes being read from the disk, plus one message. Queues that want more wait for each other.
 const BYTES_UNDER_WAY: usize = 8 << 20;
-
-/// A message that is to be read again.
-#[derive(Debug)]
-pub struct Wanted {
-    /// Address of its record, a [`Record::Enqueue`](crate::Record::Enqueue).
-    pub address: Address,
-    of: Whose,
-    size_bytes: usize,
-}
-
-/// The queue and message for which a read was requested, and the reason.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Whose {
-    pub(crate) queue: QueueId,
-    pub(crate) message: MessageId,
-    pub(crate) need: Need,
-}
-
-/// The reason why it is needed.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Need {
-    /// Its turn in the queue comes.
-    Turn,
-    /// The message has left the queue, and is to be sent again.
-    Again(PacketId),
-    /// An operator looks at it.
-    Look,
-}
-
-/// The result of reading a message again.
-#[derive(Debug)]
-pub struct Fetched {
-    /// The request that this answers.
-    pub wanted: Wanted,
-    /// The record at that address, or the reason why there is none.
-    pub found: Found,
-}
-
-/// The result of reading at an address.
-#[derive(Debug)]
-pub enum Found {
-    /// The message that stands there.
-    Message(Message),
-    /// Something else by now: the record was copied, and its address has changed.
-    Moved,
-    /// Nothing that can be read, or ever will be: the keeper of records tells the operator. Its queue goes no further.
-    Damaged,
-}
 
 /// The messages of the record that queues have in memory, and those that are on their way from the disk.
 #[derive(Debug)]

@@ -6,12 +6,12 @@ use base::{Now, Place, ShardId};
 use protocol::{Cause, Claim, Durability, Left, Reply};
 use wire::ReasonCode;
 
-use crate::claims::{Claimant, Gone, Outcome};
+use crate::Ledger;
 use crate::gauges::add;
-use crate::record::WillFate;
+use crate::record::{Effects, WillFate};
 use crate::replies::Answer;
-use crate::will::DueWill;
-use crate::{Effects, Ledger};
+use crate::sessions::claims::{Claimant, Gone, Outcome};
+use crate::sessions::wills::DueWill;
 
 impl Ledger {
     /// A CONNECT wants its identifier.

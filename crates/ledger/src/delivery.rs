@@ -1,14 +1,19 @@
 //! Messages on their way from lines to clients, and the answers of clients.
 
+pub(crate) mod acknowledge;
+mod expired;
+pub(crate) mod feed;
+mod share;
+
 use protocol::Gauges;
 
-use crate::Settings;
 use crate::bodies::Bodies;
-use crate::cursors::Cursors;
-use crate::feed::Turns;
+use crate::delivery::feed::Turns;
 use crate::lines::Lines;
 use crate::replies::Replies;
+use crate::retained::cursors::Cursors;
 use crate::sessions::Sessions;
+use crate::settings::Settings;
 
 /// The parts of the ledger that deliver messages.
 pub(crate) struct Delivery<'a> {

@@ -12,62 +12,34 @@
 
 #![forbid(unsafe_code)]
 
-mod acknowledge;
-mod ask;
-mod blocks;
-mod bodies;
-mod bounds;
-mod brake;
-mod census;
-mod claims;
-mod connect;
-mod connections;
-mod cursors;
-mod delivery;
-mod effects;
-mod end;
-mod entry;
-mod extent;
-mod feed;
-mod full;
 mod gauges;
-mod group;
-mod in_flight;
-mod keeper;
-mod lanes;
-mod lines;
-mod live;
-mod looks;
-mod matching;
-mod members;
-mod outputs;
-mod presence;
-mod principal;
-mod publish;
-mod publishing;
-mod queue;
-mod record;
-mod recover;
-mod replay;
-mod replies;
-mod restate;
-mod restore;
-mod retained;
-mod room;
-mod room_wait;
-mod session;
-mod sessions;
 mod settings;
-mod share;
-mod state;
-mod subscribe;
-mod sweep;
-mod table;
-mod timers;
-mod trace;
-mod turnover;
+
+mod record;
+
+mod queue;
+
+mod retained;
+
+mod lines;
+
+mod bodies;
+
+mod replies;
+
+mod sessions;
+
+mod publishing;
+
 mod walks;
-mod will;
+
+mod delivery;
+
+mod restate;
+
+mod ask;
+mod connections;
+mod recover;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -78,53 +50,48 @@ use index::Subscriptions;
 use protocol::{Command, Delivered, Gauges};
 use topic::TopicFilter;
 
+pub use ask::census::{Census, GroupCensus, OverLimits, QueueCensus, SessionCensus};
 pub use ask::{
     Answer as OperatorAnswer, Discard, Discarded, Ended, Found as FoundClient, GroupFacts, MemberPiece,
     Question, QueueOf, QueuePiece, QueuedFacts, SessionFacts, SubscriptionPiece,
 };
-pub use bodies::{Fetched, Found, Wanted};
-pub use census::{Census, GroupCensus, OverLimits, QueueCensus, SessionCensus};
-pub use effects::{Address, Effects, Lsn, Refusal};
-pub use keeper::{InMemory, Keeper, Needs, Progress, Room};
-pub use record::{Addressed, Away, Granted, Incarnation, MessageId, Queued, Record, WillFate, WillRecord};
+pub use record::fetch::{Fetched, Found, Wanted};
+pub use record::keeper::{InMemory, Needs, Room};
+pub use record::room_wait::RoomWait;
+pub use record::{
+    Address, Addressed, Away, Effects, Granted, Incarnation, Keeper, Lsn, MessageId, Progress, Queued,
+    Record, Refusal, WillFate, WillRecord,
+};
+pub use recover::turnover::Turnover;
 pub use recover::{Charged, Recovered, Source};
 pub use retained::{Branch, Cursor, Retained, Step, Stored, Stride};
-pub use room_wait::RoomWait;
 pub use settings::{QueueFull, Settings, Units};
-pub use turnover::Turnover;
 
-use acknowledge::Outcome;
 use bodies::Bodies;
-use cursors::Cursors;
 use delivery::Delivery;
-use feed::Turns;
+use delivery::acknowledge::Outcome;
+use delivery::feed::Turns;
 use lines::Lines;
-use publish::Planned;
 use publishing::Publishing;
-use recover::Restart;
+use publishing::publish::Planned;
 use replies::Replies;
-use restate::Copying;
+use restate::{Copied, Copying, UNITS_AT_A_TIME};
+use retained::cursors::Cursors;
+use sessions::settle::Restart;
+use sessions::subscribe::{Asked, Asker};
 use sessions::{SessionWork, Sessions};
-use subscribe::{Asked, Asker};
 use walks::Walking;
 
-/// The units of work that are done for the keeper of records before new commands are looked at.
-const UNITS_AT_A_TIME: usize = 1_000;
 /// Maximum number of cursor steps before new commands are handled.
 const CURSOR_STEPS_AT_A_TIME: usize = 4;
-/// Bytes of memory for a message in a queue or in flight, beside the message; for a session or a group, beside its
-/// contents; and for a client identifier in use.
+/// Bytes of memory for a message in a queue or in flight, beside the message.
 const PLACE_BYTES: usize = 128;
-const SESSION_BYTES: usize = 1_024;
+/// Bytes of memory for a client identifier in use.
 const CLIENT_BYTES: usize = 512;
-/// Approximate bytes of a record for one queue of a message, and for the identity of a session or a group.
+/// Approximate bytes of a record for one queue of a message.
 const QUEUED_BYTES: usize = 16;
-const NAME_BYTES: usize = 128;
 /// Bytes of an open QoS 2 exchange begun by a client.
 const UNRELEASED_BYTES: usize = 8;
-
-/// Delay before a record that was refused for lack of space is tried again, in milliseconds.
-const RETRY_MS: u64 = 100;
 
 /// The state machine. See the crate's documentation.
 #[derive(Debug)]
@@ -137,6 +104,7 @@ pub struct Ledger {
     retained: Retained,
     cursors: Cursors,
     restart: Restart,
+    copied: Copied,
     turns: Turns,
     /// Nothing is fed before: there was no space for the records.
     stalled_until_ms: Option<u64>,
@@ -160,6 +128,7 @@ impl Ledger {
             retained: Retained::new(settings.retained_bytes_max),
             cursors: Cursors::default(),
             restart: Restart::default(),
+            copied: Copied::default(),
             turns: Turns::default(),
             stalled_until_ms: None,
             plan: Vec::new(),
@@ -247,6 +216,14 @@ impl Ledger {
         if !is_message {
             self.settle_account();
         }
+    }
+
+    /// Takes over other limits. Whatever is above a lower limit stays, as after a restart: what comes next meets the limit.
+    ///
+    /// The rule that chooses members of groups, the marks of slow readers, the seed and the guard stay as they are.
+    pub fn change_settings(&mut self, new: &Settings) {
+        self.retained.set_bytes_max(new.retained_bytes_max);
+        self.settings.change(new);
     }
 
     /// Reports how far the records are written and durable. Releases the answers that waited for this, as the
@@ -428,7 +405,7 @@ impl Ledger {
     }
 
     fn copying(&mut self) -> Copying<'_> {
-        let Self { settings, restart, sessions, lines, replies, retained, .. } = self;
-        Copying { settings, restart, sessions, lines, replies, retained }
+        let Self { settings, restart, copied, sessions, lines, replies, retained, .. } = self;
+        Copying { settings, restart, copied, sessions, lines, replies, retained }
     }
 }

@@ -1,5 +1,20 @@
 //! Lines: whatever messages wait in, and who takes them.
 
+pub(crate) mod bounds;
+pub(crate) mod brake;
+pub(crate) mod group;
+mod lanes;
+mod matching;
+mod members;
+pub(crate) mod outputs;
+pub(crate) mod parked;
+pub(crate) mod pieces;
+pub(crate) mod presence;
+pub(crate) mod room;
+pub(crate) mod session;
+pub(crate) mod sweep;
+mod table;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -9,21 +24,26 @@ use hashbrown::HashMap;
 use index::Subscriptions;
 use protocol::Gauges;
 
-use crate::bodies::{Need, Whose};
-use crate::brake::{Growth, Mark, PatienceClock};
-use crate::entry::Entry;
 use crate::gauges::{add, shift, subtract};
-use crate::group::{Filters, Group, Inherited};
-use crate::in_flight::State;
-use crate::members::Deciding;
-use crate::outputs::FullMembers;
-use crate::presence::Movings;
+use crate::lines::brake::{Growth, Mark, PatienceClock};
+use crate::lines::group::{Filters, Group, Inherited};
+use crate::lines::members::Deciding;
+use crate::lines::outputs::FullMembers;
+use crate::lines::presence::Movings;
+use crate::lines::session::Session;
+use crate::lines::sweep::Sweep;
+use crate::lines::table::Table;
 use crate::queue::Queue;
-use crate::record::{Incarnation, MessageId};
-use crate::session::Session;
-use crate::sweep::Sweep;
-use crate::table::Table;
-use crate::{NAME_BYTES, Record, SESSION_BYTES, Settings};
+use crate::queue::entry::Entry;
+use crate::queue::in_flight::State;
+use crate::record::fetch::{Need, Whose};
+use crate::record::{Incarnation, MessageId, Record};
+use crate::settings::Settings;
+
+/// Bytes of memory for a session or a group, beside its contents.
+const SESSION_BYTES: usize = 1_024;
+/// Approximate bytes of a record for the identity of a session or a group.
+const NAME_BYTES: usize = 128;
 
 /// A queue, and the session or the group that takes what waits in it.
 #[derive(Debug)]
@@ -47,7 +67,7 @@ pub(crate) enum Owner {
 /// All lines, by number and by what records name them, and the work on them that needs no record.
 #[derive(Debug)]
 pub(crate) struct Lines {
-    pub(crate) table: Table<Line>,
+    table: Table<Line>,
     /// Finds the targets of messages. Groups are written into it.
     pub(crate) index: Arc<Subscriptions>,
     /// Lines of groups and of lasting sessions.

@@ -1,14 +1,19 @@
 //! Messages on their way from publishers into lines, to connected subscribers, and among the retained ones.
 
+mod expired;
+mod full;
+pub(crate) mod publish;
+mod wills;
+
 use protocol::Gauges;
 
-use crate::Settings;
 use crate::bodies::Bodies;
 use crate::lines::Lines;
-use crate::publish::Planned;
+use crate::publishing::publish::Planned;
 use crate::replies::Replies;
 use crate::retained::Retained;
 use crate::sessions::Sessions;
+use crate::settings::Settings;
 
 /// The parts of the ledger that take messages in.
 pub(crate) struct Publishing<'a> {

@@ -1,12 +1,17 @@
 //! Messages that wait, in their order.
 
+mod blocks;
+pub(crate) mod entry;
+pub(crate) mod in_flight;
+pub(crate) mod live;
+
 use std::collections::BTreeMap;
 use std::mem;
 
 use base::Now;
 
-use crate::blocks::Blocks;
-use crate::entry::Entry;
+use crate::queue::blocks::Blocks;
+use crate::queue::entry::Entry;
 use crate::record::MessageId;
 
 /// Number of messages that a queue is read ahead of its reader. A message this close to a connected reader stays in

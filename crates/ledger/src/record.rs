@@ -1,4 +1,4 @@
-//! Records of the ledger, from which it can be rebuilt.
+//! Records of the ledger, from which it can be rebuilt, and the trait through which they leave.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -6,7 +6,19 @@ use std::sync::Arc;
 use base::{Claims, Identifiers, Interest, Message};
 use wire::{PacketId, Qos};
 
-use crate::Address;
+pub(crate) mod effects;
+pub(crate) mod extent;
+pub(crate) mod fetch;
+pub(crate) mod keeper;
+pub(crate) mod principals;
+pub(crate) mod room_wait;
+mod trace;
+
+pub use effects::{Address, Effects, Lsn, Refusal};
+pub use keeper::{Keeper, Progress};
+
+/// Delay before a record that was refused for lack of space is tried again, in milliseconds.
+pub(crate) const RETRY_MS: u64 = 100;
 
 /// A session or a group that lasts, from its beginning to its end. None is ever given twice, so that it also names the
 /// queue, without the client identifier.
@@ -16,6 +28,25 @@ pub struct Incarnation(pub u64);
 /// A message. Grows, and is never given twice.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MessageId(pub u64);
+
+/// The numbers that were given last. None is given twice, also after a restart.
+#[derive(Debug, Default)]
+pub(crate) struct Numbers {
+    pub(crate) message: MessageId,
+    pub(crate) incarnation: Incarnation,
+}
+
+impl Numbers {
+    pub(crate) fn next_message(&mut self) -> MessageId {
+        self.message.0 += 1;
+        self.message
+    }
+
+    pub(crate) fn next_incarnation(&mut self) -> Incarnation {
+        self.incarnation.0 += 1;
+        self.incarnation
+    }
+}
 
 /// One change of the state that must survive. The changes of one packet are committed together.
 ///

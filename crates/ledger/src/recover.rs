@@ -1,22 +1,22 @@
 //! A ledger made again from its records.
 
-use std::collections::VecDeque;
+pub(crate) mod replay;
+pub(crate) mod turnover;
+
 use std::sync::Arc;
 
 use base::{Budget, Now, QueueId};
 use index::{Change, Subscriptions};
 use topic::TopicFilter;
 
+use crate::Ledger;
 use crate::gauges::add;
 use crate::lines::{Line, Owner};
-use crate::record::Incarnation;
-use crate::replay::Replay;
-use crate::restate::Copied;
-use crate::sessions::SessionWork;
-use crate::subscribe::subscription_bytes;
-use crate::will::DueWill;
-use crate::{Address, Addressed, Away, Effects, Ledger, Record, Settings};
-use protocol::Cause;
+use crate::record::{Address, Addressed, Away, Record};
+use crate::recover::replay::Replay;
+use crate::sessions::subscribe::subscription_bytes;
+use crate::sessions::wills::DueWill;
+use crate::settings::Settings;
 
 /// The source of the records from which a ledger is [rebuilt](Ledger::recover_from).
 pub trait Source<'a> {
@@ -83,23 +83,6 @@ const SIGHT: usize = 64;
 /// Bytes of the messages of records that are read ahead, plus one message.
 const SIGHT_BYTES: usize = 1 << 20;
 
-/// The work that is left after a restart, and the knowledge of records that were read twice.
-#[derive(Debug, Default)]
-pub(crate) struct Restart {
-    /// Sessions that were connected.
-    pub(crate) unsettled: VecDeque<QueueId>,
-    /// Groups that have no member any more.
-    pub(crate) orphans: Vec<Incarnation>,
-    pub(crate) copied: Copied,
-}
-
-impl Restart {
-    /// Whether the ends of everything that had ended at the restart are on the record.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.unsettled.is_empty() && self.orphans.is_empty()
-    }
-}
-
 impl Ledger {
     /// As [`recover_from`](Self::recover_from), of records that are there.
     #[must_use]
@@ -140,36 +123,6 @@ impl Ledger {
             replay.approach(&next);
             next.iter().for_each(|record| replay.apply(record));
             next.clear();
-        }
-    }
-}
-
-impl SessionWork<'_> {
-    /// Marks sessions that were connected when the records ended as disconnected, on the record.
-    pub(crate) fn settle_some(&mut self, units: &mut usize, now: Now, to: &mut impl Effects) {
-        while *units > 0
-            && let Some(id) = self.restart.unsettled.pop_front()
-        {
-            *units -= 1;
-            self.settle(id, now, to);
-        }
-        while *units > 0
-            && let Some(group) = self.restart.orphans.pop()
-        {
-            *units -= 1;
-            // A group without members is none; without this record it would be found again, and dropped again.
-            let _ = self.replies.commit(&[Record::GroupEnded { group }], to);
-        }
-    }
-
-    /// The same for one session, before anybody connects to it.
-    pub(crate) fn settle(&mut self, id: QueueId, now: Now, to: &mut impl Effects) {
-        let lasting = self.lines.session_mut(id).and_then(|session| session.lasting.as_mut());
-        if let Some(lasting) = lasting
-            && std::mem::take(&mut lasting.is_unsettled)
-        {
-            let expiry_secs = lasting.expiry_secs;
-            self.depart(id, Cause::WithWill, expiry_secs, now, to);
         }
     }
 }

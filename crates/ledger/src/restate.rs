@@ -76,41 +76,21 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use wire::PacketId;
 
-use crate::entry::Entry;
-use crate::in_flight::{Exchange, State};
+use crate::lines::session::{Lasting, Session};
 use crate::lines::{Line, Lines, Owner};
-use crate::principal::{of_session, of_will, recorded_tenant};
-use crate::record::{Incarnation, MessageId, Queued, WillFate, WillRecord};
-use crate::recover::Restart;
+use crate::queue::entry::Entry;
+use crate::queue::in_flight::State;
+use crate::record::principals::{of_session, of_will, recorded_tenant};
+use crate::record::{Effects, Incarnation, MessageId, Queued, Record, Refusal, WillFate, WillRecord};
 use crate::replies::Replies;
 use crate::retained::Retained;
-use crate::session::{Lasting, Session};
 use crate::sessions::Sessions;
-use crate::will::Wills;
-use crate::{Effects, Record, Refusal, Settings, UNITS_AT_A_TIME};
+use crate::sessions::settle::Restart;
+use crate::sessions::wills::Wills;
+use crate::settings::Settings;
 
-/// Messages that groups have given to members for good and that are on their way, by group and number: their records
-/// lead to the group, which has them no more.
-#[derive(Debug, Default)]
-pub(crate) struct Moved {
-    messages: HashMap<(Incarnation, MessageId), (QueueId, PacketId), FixedState>,
-}
-
-impl Moved {
-    /// An exchange of this session has begun, or was read from records.
-    pub(crate) fn note(&mut self, exchange: &Exchange, session: QueueId) {
-        if let (Some(group), State::Own(message, _)) = (exchange.moved_from, &exchange.state) {
-            self.messages.insert((group, *message), (session, exchange.packet_id));
-        }
-    }
-
-    /// Forgets an exchange that goes on or is over: only its identifier is in use, if at all.
-    pub(crate) fn forget(&mut self, exchange: &Exchange) {
-        if let (Some(group), State::Own(message, _)) = (exchange.moved_from, &exchange.state) {
-            self.messages.remove(&(group, *message));
-        }
-    }
-}
+/// The units of work that are done for the keeper of records before new commands are looked at.
+pub(crate) const UNITS_AT_A_TIME: usize = 1_000;
 
 /// Facts that were copied from old records lately, so that many records of one fact become one copy. The facts of one
 /// piece of the log are enough: records that are copied twice stand together the next time.
@@ -161,7 +141,8 @@ struct Truth<'a> {
 /// The parts of the ledger that old records are compared with, and copied by.
 pub(crate) struct Copying<'a> {
     pub(crate) settings: &'a Settings,
-    pub(crate) restart: &'a mut Restart,
+    pub(crate) restart: &'a Restart,
+    pub(crate) copied: &'a mut Copied,
     pub(crate) sessions: &'a mut Sessions,
     pub(crate) lines: &'a mut Lines,
     pub(crate) replies: &'a mut Replies,
@@ -183,14 +164,14 @@ impl Copying<'_> {
             }
         }
         if old.is_empty() {
-            self.restart.copied.facts.clear();
+            self.copied.facts.clear();
         }
         is_settled && !old.is_empty()
     }
 
     /// See [`Ledger::needs`](crate::Ledger::needs).
     pub(crate) fn needs(&mut self, queue: Incarnation, message: MessageId) -> bool {
-        self.restart.copied.messages.contains_key(&(queue, message))
+        self.copied.messages.contains_key(&(queue, message))
             || self.whereabouts(queue, message) != Whereabouts::Gone
     }
 
@@ -207,11 +188,11 @@ impl Copying<'_> {
         let truth = Truth { lines: self.lines, wills: &self.sessions.wills, realms };
         let group = truth.of(record);
         let fact = fact(record);
-        if group.is_empty() || fact.as_ref().is_some_and(|fact| self.restart.copied.facts.contains(fact)) {
+        if group.is_empty() || fact.as_ref().is_some_and(|fact| self.copied.facts.contains(fact)) {
             return Ok(());
         }
         self.replies.copy(&group, to)?;
-        self.restart.copied.facts.extend(fact);
+        self.copied.facts.extend(fact);
         Ok(())
     }
 
@@ -230,7 +211,7 @@ impl Copying<'_> {
         let is_retained = is_retained && self.retained.is_numbered(body.topic(), id);
         let mut kept = Vec::new();
         for queued in queues {
-            if self.restart.copied.is_younger(queued.queue, id) {
+            if self.copied.is_younger(queued.queue, id) {
                 continue;
             }
             let whereabouts = self.whereabouts(queued.queue, id);

@@ -1,6 +1,8 @@
 //! Retained messages, in the order of their topics' levels, so that a filter is answered by a cursor
 //! that any change may overtake.
 
+pub(crate) mod cursors;
+
 mod branches;
 
 use std::collections::{BTreeMap, BTreeSet};

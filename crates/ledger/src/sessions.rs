@@ -1,20 +1,31 @@
 //! Sessions, beside their lines: the owners of client identifiers, timers, wills, and the remains of ended sessions.
 
+pub(crate) mod claims;
+mod connect;
+pub(crate) mod end;
+pub(crate) mod moved;
+mod owners;
+mod restore;
+pub(crate) mod settle;
+pub(crate) mod subscribe;
+pub(crate) mod timers;
+pub(crate) mod wills;
+
 use std::collections::VecDeque;
 
 use protocol::Gauges;
 
-use crate::Settings;
 use crate::bodies::Bodies;
-use crate::claims::Claims;
-use crate::cursors::Cursors;
-use crate::end::Ending;
 use crate::lines::Lines;
-use crate::recover::Restart;
 use crate::replies::Replies;
-use crate::restate::Moved;
-use crate::timers::Timers;
-use crate::will::Wills;
+use crate::retained::cursors::Cursors;
+use crate::sessions::claims::Claims;
+use crate::sessions::end::Ending;
+use crate::sessions::moved::Moved;
+use crate::sessions::settle::Restart;
+use crate::sessions::timers::Timers;
+use crate::sessions::wills::Wills;
+use crate::settings::Settings;
 
 /// The state of sessions that is not in their lines.
 #[derive(Debug)]

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use auth::Guard;
-use base::Dispatch;
-
-use crate::Ledger;
+use auth::{Action, Guard, Realms};
+use base::{Dispatch, Message, Principal, Subscriber};
 
 /// Bounds and choices of a ledger.
 #[derive(Debug, Clone)]
@@ -92,16 +90,14 @@ impl Default for Settings {
     }
 }
 
-impl Ledger {
-    /// Takes over other limits. Whatever is above a lower limit stays, as after a restart: what comes next meets the limit.
-    ///
-    /// The rule that chooses members of groups, the marks of slow readers, the seed and the guard stay as they are.
-    pub fn change_settings(&mut self, new: &Settings) {
-        self.retained.set_bytes_max(new.retained_bytes_max);
-        let Settings { retained_bytes_max, sessions_max, queue_messages_max, queue_bytes_max, .. } = *new;
-        let Settings { queued_bytes_in_memory, queue_full, .. } = *new;
-        let Settings { shared_subscriptions_max, groups_per_filter_max, .. } = *new;
-        self.settings = Settings {
+impl Settings {
+    /// Takes over the limits that may change. The rule that chooses members of groups, the marks of slow readers, the seed
+    /// and the guard stay as they are.
+    pub(crate) fn change(&mut self, new: &Self) {
+        let Self { retained_bytes_max, sessions_max, queue_messages_max, queue_bytes_max, .. } = *new;
+        let Self { queued_bytes_in_memory, queue_full, .. } = *new;
+        let Self { shared_subscriptions_max, groups_per_filter_max, .. } = *new;
+        *self = Self {
             retained_bytes_max,
             sessions_max,
             queue_messages_max,
@@ -110,7 +106,30 @@ impl Ledger {
             queue_full,
             shared_subscriptions_max,
             groups_per_filter_max,
-            ..self.settings.clone()
+            ..self.clone()
         };
+    }
+
+    /// The current rules, if there are any, or may be some of tokens.
+    pub(crate) fn rules(&self) -> Option<Arc<Realms>> {
+        let guard = &self.guard;
+        guard.has_rules().then(|| guard.current())
+    }
+
+    /// Whether a will may be published now.
+    pub(crate) fn may_publish(&self, principal: &Principal, will: &Message) -> bool {
+        let client_id = will.publisher().unwrap_or_default();
+        let rules = self.rules();
+        // A will is no command.
+        let may = |rules: Arc<Realms>| {
+            let permit = rules.permit(principal, client_id, will.topic());
+            permit.allows(will.qos(), will.retain()) && !rules.controls(will.topic())
+        };
+        rules.is_none_or(may)
+    }
+
+    /// Whether a session may receive a message now.
+    pub(crate) fn may_receive(&self, session: &Subscriber, message: &Message) -> bool {
+        self.rules().is_none_or(|rules| rules.allow(session, message.topic(), Action::Receive))
     }
 }

@@ -9,13 +9,13 @@ use protocol::Reply;
 use topic::TopicFilter;
 use wire::Qos;
 
-use crate::bounds::Bounds;
-use crate::cursors::{Cursors, FIRST_STRIDE, STRIDE, Walk, WalkKey, is_short, stride};
+use crate::lines::bounds::Bounds;
+use crate::lines::parked::{STRIDE, is_short, stride};
+use crate::lines::session::Unfinished;
 use crate::publishing::Publishing;
-use crate::record::Incarnation;
+use crate::record::{Effects, Incarnation, RETRY_MS, Record};
+use crate::retained::cursors::{Cursors, FIRST_STRIDE, Walk, WalkKey};
 use crate::retained::{Step, Upto};
-use crate::session::Unfinished;
-use crate::{Effects, RETRY_MS, Record};
 
 /// The cursors, and the parts that take in the messages that they find.
 pub(crate) struct Walking<'a> {

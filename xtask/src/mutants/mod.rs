@@ -40,7 +40,7 @@ const CRATES: [(&str, &[&str]); 10] = [
 const PARTS: [(&str, &[&str]); 2] = [
     ("crates/session/src/client/", &["session", "client"]),
     // The lengths of records, which another crate writes.
-    ("crates/ledger/src/extent.rs", &["ledger", "record"]),
+    ("crates/ledger/src/record/extent.rs", &["ledger", "record"]),
 ];
 
 /// Code in which faults were found before: thresholds, hysteresis, groups and expiry, and reconnecting clients.
@@ -54,11 +54,13 @@ const FOCUS: &[&str] = &[
     "crates/broker/src/pressure.rs",
     "crates/broker/src/relief.rs",
     "crates/broker/src/requests.rs",
-    "crates/ledger/src/group.rs",
-    "crates/ledger/src/lanes.rs",
-    "crates/ledger/src/members.rs",
-    "crates/ledger/src/share.rs",
-    "crates/ledger/src/sweep.rs",
+    "crates/ledger/src/lines/group.rs",
+    "crates/ledger/src/lines/lanes.rs",
+    "crates/ledger/src/lines/members.rs",
+    "crates/ledger/src/delivery/expired.rs",
+    "crates/ledger/src/delivery/share.rs",
+    "crates/ledger/src/publishing/expired.rs",
+    "crates/ledger/src/lines/sweep.rs",
     "crates/session/src/client/",
 ];
 
@@ -242,7 +244,7 @@ mod tests {
     #[test]
     fn half_of_a_sample_is_from_where_faults_have_hidden() {
         let all = |focus, others| {
-            let focus = (0..focus).map(|number| mutant("crates/ledger/src/share.rs", number));
+            let focus = (0..focus).map(|number| mutant("crates/ledger/src/delivery/share.rs", number));
             focus
                 .chain((0..others).map(|number| mutant("crates/wire/src/sink.rs", number)))
                 .collect::<Vec<_>>()

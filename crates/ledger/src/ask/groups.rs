@@ -82,7 +82,7 @@ mod tests {
 
     use super::super::tests::ledger;
     use super::super::{Answer, LINES_PER_ANSWER};
-    use crate::{Incarnation, Record, WillFate};
+    use crate::record::{Incarnation, Record, WillFate};
 
     /// A session, and a group of its own that has messages of nobody.
     fn records(count: u64) -> Vec<Record<'static>> {

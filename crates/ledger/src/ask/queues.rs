@@ -19,10 +19,10 @@ use base::{Message, Now, QueueId};
 use topic::TopicFilter;
 use wire::Qos;
 
+use crate::Ledger;
 use crate::gauges::{add, shift, subtract};
 use crate::lines::Line;
-use crate::record::MessageId;
-use crate::{Effects, Ledger, Record};
+use crate::record::{Effects, MessageId, Record};
 
 /// Maximum number of places in a window, whose messages are looked at.
 const LOOKED_AT: usize = 64;
@@ -271,10 +271,10 @@ mod tests {
     use base::Identifiers;
 
     use super::*;
-    use crate::Settings;
-    use crate::entry::{Entry, Keeping};
     use crate::lines::Lines;
+    use crate::queue::entry::{Entry, Keeping};
     use crate::record::{Granted, Incarnation};
+    use crate::settings::Settings;
 
     fn entry() -> Entry {
         let message = Arc::new(Message::of_server("t", b"x").expect("a topic"));

@@ -1,0 +1,189 @@
+//! Answers of clients in open exchanges, in both directions (MQTT 5.0, 4.3).
+
+use base::{Now, Place, QueueId, ShardId, Ticket};
+use wire::{PacketId, Qos, ReasonCode};
+
+use crate::delivery::Delivery;
+use crate::gauges::shift;
+use crate::queue::in_flight::State;
+use crate::record::{Effects, MessageId, Record};
+use crate::replies::Answer;
+use protocol::{Delivered, Origin, Reply};
+
+/// How an exchange ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Accepted,
+    /// The client has said so, with 0x80 or more.
+    Refused,
+    /// The message was never written.
+    Expired,
+}
+
+impl From<ReasonCode> for Outcome {
+    fn from(reason: ReasonCode) -> Self {
+        if reason.is_error() { Self::Refused } else { Self::Accepted }
+    }
+}
+
+impl Delivery<'_> {
+    /// The end of an exchange with a subscriber.
+    pub(crate) fn acknowledged(
+        &mut self,
+        place: Place,
+        what: Delivered,
+        outcome: Outcome,
+        to: &mut impl Effects,
+    ) {
+        match what {
+            Delivered::Session { queue, packet_id } if self.lines.is_on(queue, place) => {
+                self.finish(queue, packet_id, outcome, to);
+            }
+            Delivered::Session { .. } => {}
+            Delivered::Group { group, entry } => {
+                self.acknowledged_share(place, group, MessageId(entry.0), outcome, to);
+            }
+        }
+    }
+
+    /// Ends an exchange with a session.
+    pub(crate) fn finish(
+        &mut self,
+        id: QueueId,
+        packet_id: PacketId,
+        outcome: Outcome,
+        to: &mut impl Effects,
+    ) {
+        let session = self.lines.session(id).expect("the session that answers is there");
+        // A client may acknowledge what it was never sent.
+        let Some(exchange) = session.in_flight.find(packet_id) else { return };
+        let bytes = exchange.bytes;
+        let finished = session.incarnation().map(|session| Record::Finished { session, packet_id });
+        let record = match &exchange.state {
+            // Only PUBREC goes on from here.
+            State::Own(_, entry) if entry.qos() == Qos::ExactlyOnce && outcome == Outcome::Accepted => {
+                return;
+            }
+            State::Own(_, entry) => finished.filter(|_| entry.is_recorded()),
+            State::Released => finished,
+            State::Taken { .. } => None,
+            State::Shared { group, message } => {
+                let group = self.lines.group(*group);
+                let held = group.and_then(|group| Some((group, group.held.get(message)?)));
+                let entry = held.and_then(|(group, held)| Some((group, held.entry.as_ref()?)));
+                let recorded = entry.filter(|(_, entry)| entry.is_recorded());
+                recorded.map(|(group, _)| Record::Removed { queue: group.incarnation, message: *message })
+            }
+        };
+        if let Some(record) = record
+            && let Err(refusal) = self.replies.commit(&[record], to)
+        {
+            let _ = self.replies.reason(refusal);
+            return;
+        }
+        let weight = self.lines.mark.weight(bytes);
+        let line = self.lines.find_mut(id).expect("the session was there before this was recorded");
+        let session = line.session_mut().expect("it is a session");
+        let exchange = session.in_flight.remove(packet_id).expect("it was there before this was recorded");
+        self.sessions.moved.forget(&exchange);
+        let counter = match outcome {
+            Outcome::Accepted => &self.gauges.acknowledged,
+            Outcome::Refused => &self.gauges.refused_by_client,
+            Outcome::Expired => &self.gauges.expired,
+        };
+        shift(&self.gauges.in_flight, counter, 1);
+        if let Some(online) = &mut session.online {
+            online.finished(exchange.bytes);
+            let has_more = !(online.hungry.is_empty() && online.again.is_empty());
+            line.growth.patience.progress(weight);
+            if has_more || !line.queue.is_empty() {
+                self.lines.is_ready(id);
+            }
+        }
+        let mut lane = exchange.lane;
+        if let State::Shared { group: id, message } | State::Taken { group: id, message } = exchange.state
+            && let Some(line) = self.lines.find_mut(id)
+        {
+            line.growth.patience.progress(weight);
+            let held = line.group_mut().and_then(|group| group.held.remove(&message));
+            lane = held.and_then(|held| held.lane).map(|lane| (id, lane));
+        }
+        lane.into_iter().for_each(|(group, lane)| self.lines.finish_in_lane(group, lane, weight));
+    }
+
+    /// PUBREC: the client has the message.
+    pub(crate) fn received(
+        &mut self,
+        from: ShardId,
+        origin: Origin,
+        packet_id: PacketId,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
+        let Some(place) = self.origin(from, origin) else { return };
+        let session = self.lines.session_mut(origin.queue).expect("a session is on its connection");
+        let reason = match session.in_flight.find(packet_id).map(|exchange| &exchange.state) {
+            // The client has not heard PUBREL: it waits for the record of the first.
+            Some(State::Released) => self.replies.promise(place).err().unwrap_or(ReasonCode::Success),
+            Some(State::Own(_, entry)) if entry.qos() == Qos::ExactlyOnce => {
+                let name = session.incarnation().expect("what is a session's own is one's that lasts");
+                let record = Record::Received { session: name, packet_id };
+                match self.replies.commit(&[record], to) {
+                    Ok(()) => {
+                        let exchange = session.in_flight.advance(packet_id).expect("it was found");
+                        self.sessions.moved.forget(exchange);
+                        exchange.state = State::Released;
+                        ReasonCode::Success
+                    }
+                    Err(refusal) => self.replies.reason(refusal),
+                }
+            }
+            _ => ReasonCode::PacketIdentifierNotFound,
+        };
+        self.answer_stored(place, Ticket::PubRel(packet_id), reason, now, to);
+    }
+
+    /// PUBREL: the client has heard PUBREC.
+    pub(crate) fn released(
+        &mut self,
+        from: ShardId,
+        origin: Origin,
+        packet_id: PacketId,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
+        let Some(place) = self.origin(from, origin) else { return };
+        let session = self.lines.session_mut(origin.queue).expect("a session is on its connection");
+        let lasting = session.lasting.as_mut().filter(|lasting| lasting.unreleased.contains(&packet_id));
+        let reason = if let Some(lasting) = lasting {
+            let closed = Record::Closed { session: lasting.incarnation, packet_id };
+            match self.replies.commit(&[closed], to) {
+                Ok(()) => {
+                    self.sessions.unreleased -= usize::from(lasting.unreleased.remove(&packet_id));
+                    ReasonCode::Success
+                }
+                Err(refusal) => self.replies.reason(refusal),
+            }
+        } else {
+            ReasonCode::PacketIdentifierNotFound
+        };
+        self.answer_stored(place, Ticket::PubComp(packet_id), reason, now, to);
+    }
+
+    fn origin(&self, from: ShardId, origin: Origin) -> Option<Place> {
+        let place = Place { shard: from, connection: origin.connection };
+        self.lines.is_on(origin.queue, place).then_some(place)
+    }
+
+    fn answer_stored(
+        &mut self,
+        place: Place,
+        ticket: Ticket,
+        reason: ReasonCode,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
+        let reply = Reply::Stored { connection: place.connection, ticket, reason };
+        self.replies.answer(self.lines, Answer::new(place.shard, reply), now, to);
+    }
+}

@@ -1,0 +1,138 @@
+//! The users for whom sessions and wills act, in records.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use auth::Realms;
+use base::{Budget, Principal, Tenant};
+
+use crate::record::{Incarnation, MessageId, Record};
+use crate::settings::Settings;
+
+impl Settings {
+    /// The record of a session's user. `None` for an anonymous one without rules, which is what a session is without such a
+    /// record.
+    pub(crate) fn principal_record(
+        &self,
+        session: Incarnation,
+        principal: &Principal,
+    ) -> Option<Record<'static>> {
+        let realms = self.guard.current();
+        let rules = realms.name(principal.realm);
+        let has_rights = principal.tenant.is_some() || principal.claims.is_some();
+        let is_plain = principal.user.is_none() && !has_rights && rules.is_empty();
+        (!is_plain).then(|| of_session(session, principal, rules))
+    }
+
+    /// The same where the session had another user before.
+    pub(crate) fn new_principal_record(
+        &self,
+        session: Incarnation,
+        before: &Principal,
+        principal: &Principal,
+    ) -> Option<Record<'static>> {
+        let realms = self.guard.current();
+        let is_same = before.user == principal.user
+            && before.is_proved == principal.is_proved
+            && before.realm == principal.realm
+            && before.tenant == principal.tenant
+            && before.claims == principal.claims;
+        (!is_same).then(|| of_session(session, principal, realms.name(principal.realm)))
+    }
+}
+
+/// The record of a session's user, whose rules have this name.
+pub(crate) fn of_session(session: Incarnation, principal: &Principal, rules: &str) -> Record<'static> {
+    let user = principal.user.as_deref().map(|user| Cow::Owned(user.to_owned()));
+    let (is_proved, rules) = (principal.is_proved, Cow::Owned(rules.to_owned()));
+    if principal.tenant.is_none() && principal.claims.is_none() {
+        return Record::Principal { session, user, is_proved, rules };
+    }
+    let names = principal.tenant.as_deref().map(|tenant| [&*tenant.users, &*tenant.mount, &*tenant.prefix]);
+    let [users, mount, prefix] = names.unwrap_or_default().map(|text| Cow::Owned(text.to_owned()));
+    let claims = principal.claims.clone();
+    Record::Owner { session, user, is_proved, rules, users, mount, prefix, claims }
+}
+
+/// The record of a will's user. `None` for an anonymous client without rules, which is what a will without such a record is
+/// of.
+pub(crate) fn of_will(realms: &Realms, will: MessageId, principal: &Principal) -> Option<Record<'static>> {
+    let rules = realms.name(principal.realm);
+    let user = principal.user.as_deref().map(|user| Cow::Owned(user.to_owned()));
+    let claims = principal.claims.clone();
+    let is_plain = user.is_none() && rules.is_empty() && claims.is_none();
+    (!is_plain).then(|| Record::WillPrincipal { will, user, rules: Cow::Owned(rules.to_owned()), claims })
+}
+
+/// The user that a record names.
+pub(crate) fn recorded(realms: &Realms, user: Option<&str>, is_proved: bool, rules: &str) -> Principal {
+    let realm = realms.named(rules);
+    Principal { user: user.map(Arc::from), is_proved, realm, ..Principal::default() }
+}
+
+/// The tenant that a record names. A record with empty names has none.
+pub(crate) fn recorded_tenant([users, mount, prefix]: [&str; 3]) -> Option<Arc<Tenant>> {
+    let tenant = Tenant::new(users, mount, prefix);
+    (tenant != Tenant::default()).then(|| Arc::new(tenant))
+}
+
+/// The tenants of the sessions that are read, each once.
+#[derive(Debug, Default)]
+pub(crate) struct Tenants {
+    names: BTreeSet<Arc<str>>,
+    /// By users, mount point and prefix.
+    known: BTreeMap<[Arc<str>; 3], Arc<Tenant>>,
+}
+
+impl Tenants {
+    /// The tenant that a record names, on the account. A record with empty names has none.
+    pub(crate) fn recorded(&mut self, names: [&str; 3], budget: &Arc<Budget>) -> Option<Arc<Tenant>> {
+        if names == [""; 3] {
+            return None;
+        }
+        let names = names.map(|name| self.name(name));
+        if let Some(tenant) = self.known.get(&names) {
+            return Some(Arc::clone(tenant));
+        }
+        let [users, mount, prefix] = &names;
+        let tenant = Arc::new(Tenant::new(Arc::clone(users), Arc::clone(mount), prefix));
+        tenant.charge(budget);
+        self.known.insert(names, Arc::clone(&tenant));
+        Some(tenant)
+    }
+
+    fn name(&mut self, name: &str) -> Arc<str> {
+        if let Some(known) = self.names.get(name) {
+            return Arc::clone(known);
+        }
+        let name: Arc<str> = name.into();
+        self.names.insert(Arc::clone(&name));
+        name
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::Purpose;
+
+    use super::*;
+
+    #[test]
+    fn equal_tenants_are_read_and_charged_once() {
+        let budget = Arc::new(Budget::new(1 << 20));
+        let mut tenants = Tenants::default();
+        let mut recorded = |names| tenants.recorded(names, &budget);
+        assert_eq!(recorded([""; 3]), None);
+        let first = recorded(["users", "m/", "ann/"]).expect("a tenant");
+        let of_one = budget.held_bytes(Purpose::Sessions);
+        let same = recorded(["users", "m/", "ann/"]).expect("a tenant");
+        assert!(Arc::ptr_eq(&first, &same) && of_one > "ann/".len());
+        assert_eq!(budget.held_bytes(Purpose::Sessions), of_one);
+        let other = recorded(["users", "m/", "bob/"]).expect("a tenant");
+        assert!(Arc::ptr_eq(&first.users, &other.users) && Arc::ptr_eq(&first.mount, &other.mount));
+        assert_eq!((&*other.prefix, budget.held_bytes(Purpose::Sessions)), ("bob/", 2 * of_one));
+        drop((first, same, other, tenants));
+        assert_eq!(budget.held_bytes(Purpose::Sessions), 0);
+    }
+}
