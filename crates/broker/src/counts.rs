@@ -49,7 +49,7 @@ macro_rules! counts {
 
 // The counts of every message come first, so that they share few lines of the cache.
 counts! {
-    /// Payload bytes read.
+    /// Payload bytes of the PUBLISH packets that were read.
     publish_bytes_received,
     /// Bytes read from sockets.
     bytes_received,
@@ -57,7 +57,7 @@ counts! {
     sent_once,
     /// PUBLISH packets sent at QoS 1 and 2, and out of queues of the ledger.
     sent_otherwise,
-    /// Payload bytes sent.
+    /// Payload bytes of the PUBLISH packets that were sent.
     publish_bytes_sent,
     /// Bytes that sockets took.
     bytes_sent,
@@ -97,7 +97,7 @@ counts! {
     refused_publish,
     /// Messages with commands for the broker that were refused.
     refused_control,
-    /// Sockets accepted.
+    /// Sockets that the listener has accepted.
     sockets,
     /// Connections that were closed by their listener, before they could send anything.
     refused_connections,
@@ -105,7 +105,7 @@ counts! {
     refused_connect,
     /// CONNECT packets whose clients were let in.
     connects_accepted,
-    /// Clients connected now.
+    /// Clients that are connected at this moment.
     clients_connected,
 }
 
@@ -113,13 +113,13 @@ counts! {
 pub type Comparison = (&'static str, u64, u64);
 
 impl Counted {
-    /// PUBLISH packets read.
+    /// PUBLISH packets that were read.
     #[must_use]
     pub fn publish_received(&self) -> u64 {
         self.received.iter().fold(0, |sum, count| sum.wrapping_add(*count))
     }
 
-    /// PUBLISH packets sent.
+    /// PUBLISH packets that were sent.
     #[must_use]
     pub fn publish_sent(&self) -> u64 {
         self.sent_once.wrapping_add(self.sent_otherwise)

@@ -31,7 +31,7 @@ const LOOKS: usize = 16;
 pub struct Party {
     /// The place of their listener, as [`Admission`](crate::Admission) names it. `None` without one.
     pub listener: Option<u16>,
-    /// The user.
+    /// The user of these clients.
     pub user: CountedUser,
 }
 
@@ -42,9 +42,9 @@ pub enum CountedUser {
     NotLetIn,
     /// Clients without a user name.
     Anonymous,
-    /// A user.
+    /// Clients that give this user name.
     Named {
-        /// User name.
+        /// The user name, as the clients give it.
         name: Arc<str>,
         /// Whether the name is proved. Clients that prove nothing can choose the name of another user.
         is_proved: bool,
@@ -159,7 +159,7 @@ struct Table {
 #[derive(Debug)]
 struct Row {
     party: Party,
-    /// By shard.
+    /// The counts in each shard that has had a connection of the party.
     cells: Vec<Option<Arc<Counts>>>,
     /// A client was let in after the last look at this row.
     is_recent: bool,
