@@ -21,6 +21,7 @@ mod mounted;
 mod names;
 mod operators;
 mod otlp;
+mod outcomes;
 mod packaging;
 mod passed;
 mod pause;

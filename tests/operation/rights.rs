@@ -83,6 +83,25 @@ const ROWS: &[Row] = &[
         ADMIN,
         nothing,
     ),
+    show("/api/v1/outcomes", VIEWER),
+    change(
+        ("POST", "/api/v1/clients/{client_id}/outcomes"),
+        ("/api/v1/clients/frog/outcomes", r#"{"seconds": 60}"#),
+        OPERATOR,
+        nothing,
+    ),
+    show_at(
+        "/api/v1/clients/{client_id}/outcomes",
+        "/api/v1/clients/frog/outcomes",
+        VIEWER,
+        Scene::record_frog,
+    ),
+    change(
+        ("DELETE", "/api/v1/clients/{client_id}/outcomes"),
+        ("/api/v1/clients/frog/outcomes", ""),
+        OPERATOR,
+        Scene::record_frog,
+    ),
     change(
         ("DELETE", "/api/v1/clients/{client_id}/connection"),
         ("/api/v1/clients/frog/connection", ""),
@@ -229,6 +248,10 @@ impl Scene {
         self.order("POST", "/api/v1/publish", r#"{"topic": "pond/x", "payload": "croak", "retain": true}"#);
         let server = self.server("viewer");
         until("it is retained", || (server.get("/api/v1/retained/pond%2Fx").status == 200).then_some(()));
+    }
+
+    fn record_frog(&mut self) {
+        self.order("POST", "/api/v1/clients/frog/outcomes", r#"{"seconds": 60}"#);
     }
 
     fn ban(&mut self) {

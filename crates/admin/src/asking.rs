@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use base::{AskFates, FateList};
 use net::{CensusAnswer, CensusList, Operator, ShardAnswer};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -49,6 +50,35 @@ fn post(
     operator.ask_shard(shard, question, move |answer| drop(give.send(answer)));
     let until = Instant::now() + ANSWER_TIMEOUT;
     async move { await_answer(take, until, || format!("shard {shard}")).await }
+}
+
+/// Gives all shards and the ledger an order about the last messages of a client, and returns their answers.
+///
+/// All threads have the order when this returns, even if nobody polls the future that it returns.
+pub(crate) fn everywhere(
+    operator: &Operator,
+    ask: &AskFates,
+) -> impl Future<Output = Result<Vec<FateList>, Failure>> + use<> {
+    let shards = 0..operator.shards();
+    let shards: Vec<_> =
+        shards.map(|shard| post(operator, shard, broker::Question::Fates(ask.clone()))).collect();
+    let (give, take) = oneshot::channel();
+    operator.ask_ledger(ledger::Question::Fates(ask.clone()), move |answer| drop(give.send(answer)));
+    let until = Instant::now() + ANSWER_TIMEOUT;
+    async move {
+        let mut lists = Vec::new();
+        for answer in shards {
+            if let broker::Answer::Fates(list) = answer.await?.answer {
+                lists.push(list);
+            }
+        }
+        if let ledger::OperatorAnswer::Fates(list) =
+            await_answer(take, until, || "the ledger".to_owned()).await?
+        {
+            lists.push(list);
+        }
+        Ok(lists)
+    }
 }
 
 /// Asks all shards about a list of the busiest, and adds their answers up.

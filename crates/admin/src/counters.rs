@@ -19,6 +19,8 @@ pub(crate) enum Refusal {
     Body,
     /// There are as many bans as there may be.
     Bans,
+    /// The last messages of as many clients are recorded as may be.
+    Recordings,
     /// The client has not sent its request, or not taken its response, in time.
     Slow,
     /// The client does not speak TLS, or its certificate is not accepted.
@@ -29,7 +31,7 @@ pub(crate) enum Refusal {
     Busy,
 }
 
-const REFUSALS: [(Refusal, &str); 11] = [
+const REFUSALS: [(Refusal, &str); 12] = [
     (Refusal::Connections, "admin/refused/connections"),
     (Refusal::Host, "admin/refused/host"),
     (Refusal::Token, "admin/refused/token"),
@@ -37,6 +39,7 @@ const REFUSALS: [(Refusal, &str); 11] = [
     (Refusal::Role, "admin/refused/role"),
     (Refusal::Body, "admin/refused/body"),
     (Refusal::Bans, "admin/refused/bans"),
+    (Refusal::Recordings, "admin/refused/recordings"),
     (Refusal::Slow, "admin/refused/slow"),
     (Refusal::Tls, "admin/refused/tls"),
     (Refusal::Outdated, "admin/refused/outdated"),

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::api::log::LEVELS;
-use crate::api::{LIMIT_MAX, LOG_LEVELS, busiest, clients, drain, trace};
+use crate::api::{LIMIT_MAX, LOG_LEVELS, busiest, clients, drain, outcomes, trace};
 use crate::tokens::Role;
 use crate::uri;
 
@@ -73,6 +73,10 @@ pub(crate) enum Action {
     Subscriptions,
     Queue,
     DiscardQueue,
+    Recordings,
+    Outcomes,
+    RecordOutcomes,
+    ForgetOutcomes,
     Subscribers,
     Groups,
     Group,
@@ -253,6 +257,39 @@ pub const ROUTES: &[Route] = &[
         Action::DiscardQueue,
         (&[FILTER, ALL, CURSOR], &[]),
         "Discard messages that wait for a lasting session, all or those that match a filter",
+    ),
+    get("/api/v1/outcomes", Action::Recordings, &[LIMIT], "Clients whose last messages are recorded"),
+    get(
+        "/api/v1/clients/{client_id}/outcomes",
+        Action::Outcomes,
+        &[
+            LIMIT,
+            optional(
+                "publisher",
+                "string",
+                "Only messages of this client, or of publishers that are not known",
+            ),
+            optional("topic", "string", "Only messages to this topic"),
+        ],
+        "What became of the last messages for a client, the newest first, if that is recorded",
+    ),
+    change(
+        ("POST", "/api/v1/clients/{client_id}/outcomes"),
+        Role::Operator,
+        Action::RecordOutcomes,
+        (
+            &[],
+            &[optional("seconds", "integer", "Duration, from 1 to 3600. Default: 60")
+                .of(Values::Range(1, outcomes::SECONDS_MAX))],
+        ),
+        "Record what becomes of the messages for a client from now on. The payloads are not recorded",
+    ),
+    change(
+        ("DELETE", "/api/v1/clients/{client_id}/outcomes"),
+        Role::Operator,
+        Action::ForgetOutcomes,
+        (&[], &[]),
+        "End the record of the last messages for a client, and forget it",
     ),
     get(
         "/api/v1/subscriptions",

@@ -57,6 +57,10 @@ pub struct Settings {
     pub body_bytes_max: usize,
     /// Maximum number of bans.
     pub bans_max: usize,
+    /// Maximum number of clients whose last messages are recorded.
+    pub recorded_clients_max: usize,
+    /// Maximum number of messages in the record of a client, on each thread.
+    pub recorded_messages_max: usize,
     /// Maximum number of changes that are listed.
     pub changes_max: usize,
     /// The file with all changes, if there is to be one.
@@ -106,6 +110,7 @@ pub(crate) struct Shared {
     pub(crate) bans_max: usize,
     pub(crate) drains: api::Drains,
     pub(crate) traces: api::Traces,
+    pub(crate) recordings: api::Recordings,
     pub(crate) trail: Trail,
     body_bytes_max: usize,
     request_timeout: Duration,
@@ -123,6 +128,8 @@ pub fn start(settings: Settings, operator: Operator, control: Box<dyn Control>) 
         connections_max,
         body_bytes_max,
         bans_max,
+        recorded_clients_max,
+        recorded_messages_max,
         changes_max,
         audit_file,
         request_timeout,
@@ -147,6 +154,7 @@ pub fn start(settings: Settings, operator: Operator, control: Box<dyn Control>) 
         bans_max,
         drains: api::Drains::default(),
         traces: api::Traces::default(),
+        recordings: api::Recordings::new(recorded_clients_max, recorded_messages_max),
         trail: Trail::new(changes_max, audit_file)?,
         body_bytes_max,
         request_timeout,

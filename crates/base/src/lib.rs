@@ -4,12 +4,14 @@
 //! application message that outlives the packet it came in. [`Now`] is the time, read by the caller. A [`Budget`] is the
 //! account of the memory that a whole process holds. [`ShardId`], [`ConnectionId`] and [`QueueId`] are numbers in tables.
 //! A [`Subscriber`] is a session or a group to which subscriptions lead, with a [`Gauge`] that tells how full it is.
+//! [`Fates`] record the outcomes of messages for an operator.
 
 #![forbid(unsafe_code)]
 
 mod budget;
 mod claims;
 mod dispatch;
+mod fates;
 mod gauge;
 mod identifiers;
 mod identity;
@@ -25,6 +27,9 @@ mod time;
 pub use budget::{Budget, Charge, Purpose, Tally};
 pub use claims::{ClaimLevels, ClaimRule, Claims, Uses};
 pub use dispatch::{Dispatch, Key, Lane};
+pub use fates::{
+    AskFates, FATE_TOPIC_BYTES_MAX, Fate, FateBounds, FateList, FateOf, FateRecord, FateRing, Fates,
+};
 pub use gauge::{Gauge, Level};
 pub use identifiers::{ConnectionId, Place, QueueId, ShardId};
 pub use identity::Identity;

@@ -201,6 +201,13 @@ impl Members {
         list.members.iter().any(|member| has(&member.subscriber))
     }
 
+    /// Whether this client is a member: among the first members, up to this number.
+    #[must_use]
+    pub fn includes(&self, client_id: &str, looks: usize) -> bool {
+        let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
+        list.members.iter().take(looks).any(|member| *member.subscriber.client_id == *client_id)
+    }
+
     /// At most this number of members, those without a connection first.
     #[must_use]
     pub fn last(&self, count: usize) -> Vec<Member> {

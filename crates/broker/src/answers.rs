@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use base::{ConnectionId, Identity, Now, Subscriber, Ticket};
+use base::{ConnectionId, Fate, Identity, Now, Subscriber, Ticket};
 use protocol::{Command, Deliver, Delivered, Origin};
 use session::Waiting;
 use wire::{DisconnectReason, PacketId, Qos, ReasonCode};
 
 use crate::effects::Outside;
+use crate::fates::answered;
 use crate::{Effects, Shard};
 
 /// Delay after which a connection before MQTT 5 ends when an operation that it waits for could not be stored, in
@@ -31,6 +32,7 @@ impl Shard {
             (None, Some((group, entry))) => Some(Delivered::Group { group, entry }),
             (None, None) => None,
         };
+        let is_noted = self.fates.is_some() && !matches!(what, Some(Delivered::Session { .. }));
         match what {
             Some(what) => drop(to.command(Command::Acknowledged { what, connection: id, reason })),
             None => {
@@ -39,6 +41,9 @@ impl Shard {
                 self.counters.acknowledged.add(1);
                 client.counts.acknowledged.add(1);
             }
+        }
+        if is_noted {
+            self.note_answer(id, packet_id, answered(reason), to.now);
         }
         self.pull(id, to);
         self.continue_walks(id, to);
@@ -53,7 +58,10 @@ impl Shard {
     ) {
         match self.origin(id) {
             Some(origin) => drop(to.command(Command::Received { origin, packet_id })),
-            None => self.complete(id, Ticket::PubRel(packet_id), ReasonCode::Success, to),
+            None => {
+                self.note_answer(id, packet_id, Fate::Received, to.now);
+                self.complete(id, Ticket::PubRel(packet_id), ReasonCode::Success, to);
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{ConnectionId, Interest, Level, Message, Now, Principal, Subscriber};
+use base::{AskFates, ConnectionId, FateList, Fates, Interest, Level, Message, Now, Principal, Subscriber};
 use index::Match;
 use protocol::{Command, Publish};
 use topic::{TopicFilter, TopicName, TopicNameBuf};
@@ -56,6 +56,8 @@ pub enum Question {
     Drain(Option<Drain>),
     /// Publishes a message of the broker itself.
     Publish(Box<Message>),
+    /// Begins, reads or ends the record of the last messages for a client.
+    Fates(AskFates),
 }
 
 /// A subscription of a client or of a group that matches a topic.
@@ -74,6 +76,8 @@ pub enum Answer {
     Subscribers(Vec<Subscription>, Option<usize>),
     /// Whether the order was carried out.
     Done(bool),
+    /// The last messages for a client, as far as this shard decides about them.
+    Fates(FateList),
 }
 
 /// A client that is connected.
@@ -193,6 +197,7 @@ impl Shard {
                 self.drain(order, now.monotonic_ms);
                 Answer::Done(true)
             }
+            Question::Fates(ask) => Answer::Fates(Fates::ask(&mut self.fates, &ask, now)),
             Question::Publish(message) => {
                 let message = Arc::new(message.charged_to(self.tally.budget()));
                 let publish =

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{Budget, ConnectionId, Identifiers, Interest, Level, Message, Now, Subscriber};
+use base::{Budget, ConnectionId, Fate, Identifiers, Interest, Level, Message, Now, Subscriber};
 use index::Target;
 use protocol::{Command, Delivered};
 use session::{Bound, Settings, Wait, Waiting};
@@ -75,7 +75,7 @@ impl Shard {
             if target.is_queued(source.qos()) {
                 continue;
             }
-            let Some(receiver) = self.receiver(source, target, &mut arrival) else { continue };
+            let Some(receiver) = self.receiver(source, target, &mut arrival, now) else { continue };
             self.counters.routed.add(u64::from(source.count()));
             if receiver.shape.qos == Qos::AtMostOnce {
                 self.send_once(&mut dispatch, target, &receiver, &mut found, to);
@@ -95,11 +95,15 @@ impl Shard {
         source: Source<'_>,
         target: &Target,
         arrival: &mut Option<Arrival<'_>>,
+        now: Now,
     ) -> Option<Receiver> {
         // The ledger has moved a session here before CONNACK says so: until then it gets nothing [MQTT-3.2.0-1].
         let client = self.clients.get_mut(target.connection).filter(|client| client.is_in);
         let Some(client) = client else {
             self.count_absent(u64::from(source.count()));
+            if self.fates.is_some() {
+                self.note_all(target, source, (&Fate::Absent, None), now);
+            }
             return None;
         };
         let is_5 = client.session.version()?.is_5();
@@ -156,11 +160,17 @@ impl Shard {
             self.counters.dropped_slow.add(count);
             self.counts_of(target.connection).dropped_slow.add(count);
             self.counters.publish_dropped.add(count);
+            if self.fates.is_some() {
+                self.note_all(target, dispatch.source, (&Fate::Slow, None), to.now);
+            }
             return;
         }
         let Some(client) = self.clients.get_mut(target.connection) else { return };
         let room = dispatch.send(target, receiver, &mut client.session, to);
         self.counters.count_once(&client.counts, &dispatch.made, room);
+        if self.fates.is_some() {
+            self.note_once(target, (dispatch.source, receiver), room, to.now);
+        }
         if room == Room::Over && level == Level::Open {
             subscriber.gauge.set(Level::Over);
             self.watch(target.connection, subscriber, to);
@@ -182,8 +192,9 @@ impl Shard {
     ) {
         let Source::Run(run) = dispatch.source else { return };
         let connection = target.connection;
-        let fits =
-            dispatch.goes_as_it_came(target, receiver) && self.has_room(connection, run.bytes.len(), to);
+        let fits = dispatch.goes_as_it_came(target, receiver)
+            && self.has_room(connection, run.bytes.len(), to)
+            && !self.records_fates_of(target);
         let mut sent = 0;
         if fits && let Some(client) = self.clients.get_mut(connection) {
             let mut begin = || client.session.begin(run.qos)?.packet_id();
@@ -212,11 +223,13 @@ impl Shard {
         let Receiver { shape, bytes_max, uses_aliases, .. } = *receiver;
         let bytes = dispatch.make(&target.identifiers, shape, bytes_max);
         if dispatch.made.count == 0 {
+            self.note_all(target, dispatch.source, (&Fate::TooLarge, None), to.now);
             return self.counters.count_sent(self.counts_of(connection), &dispatch.made);
         }
         let is_open = self.has_room(connection, dispatch.len(bytes), to);
         let Some(client) = self.clients.get_mut(connection) else {
             // One before it in the same delivery was one too many.
+            self.note_all(target, dispatch.source, (&Fate::SessionEnded, None), to.now);
             return self.count_discarded(1);
         };
         if is_open
@@ -226,7 +239,11 @@ impl Shard {
             dispatch.send_numbered(bytes, packet_id, receiver, connection, to);
             self.counters.in_flight.add(1);
             client.counts.in_flight.add(1);
-            return self.counters.count_sent(&client.counts, &dispatch.made);
+            self.counters.count_sent(&client.counts, &dispatch.made);
+            if self.fates.is_some() {
+                self.note_all(target, dispatch.source, (&Fate::Sent, Some(packet_id)), to.now);
+            }
+            return;
         }
         let Some(message) = dispatch.message(self.tally.budget()) else { return };
         let waiting = Waiting {
@@ -260,11 +277,13 @@ impl Shard {
             self.counters.dropped_queue_full.add(u64::from(is_ours));
             client.counts.dropped_queue_full.add(u64::from(is_ours));
             self.counters.publish_dropped.add(u64::from(is_ours));
+            self.note_waiting(id, &waiting, (Fate::NoMemory, None), to.now);
             let why = "there is no memory for the messages that wait for the client";
             return self.end_for_memory(id, why, to);
         }
         // Messages that a group lends are bounded by the group.
         let bound = if is_ours { client.waiting_bound(&self.settings) } else { Bound::of(&self.settings) };
+        let noted = self.fates.is_some().then(|| waiting.clone());
         match client.session.wait_within(waiting, bound) {
             Wait::Waits => {
                 self.counters.waiting.add(u64::from(is_ours));
@@ -279,12 +298,14 @@ impl Shard {
                     subscriber.gauge.set_behind(true);
                     self.watch(id, &subscriber, to);
                 }
+                noted.iter().for_each(|noted| self.note_waiting(id, noted, (Fate::Waits, None), to.now));
             }
             Wait::Full => {
                 self.counters.dropped_queue_full.add(u64::from(is_ours));
                 client.counts.dropped_queue_full.add(u64::from(is_ours));
                 self.counters.publish_dropped.add(u64::from(is_ours));
                 self.counters.ended_queue_full.add(1);
+                noted.iter().for_each(|noted| self.note_waiting(id, noted, (Fate::QueueFull, None), to.now));
                 let why = "more messages wait for the client than may";
                 self.give_up(id, DisconnectReason::QuotaExceeded, why, to);
             }
@@ -331,6 +352,9 @@ impl Shard {
                 client.counts.waiting.sub(1);
                 self.counters.in_flight.add(1);
                 client.counts.in_flight.add(1);
+            }
+            if self.fates.is_some() {
+                self.note_waiting(id, &waiting, (Fate::Sent, delivery.packet_id()), now);
             }
             self.send_waiting(id, &waiting, delivery, to);
         }
@@ -379,6 +403,9 @@ impl Shard {
     fn forget_waiting(&mut self, id: ConnectionId, is_denied: bool, to: &mut Outside<'_, impl Effects>) {
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(waiting) = client.session.forget_waiting() else { return };
+        let fate = if is_denied { Fate::MayNotRead } else { Fate::Expired };
+        self.note_waiting(id, &waiting, (fate, None), to.now);
+        let Some(client) = self.clients.get_mut(id) else { return };
         match waiting.tag {
             None => {
                 let (counters, counts) = (&*self.counters, &*client.counts);
@@ -528,5 +555,6 @@ impl Shard {
         self.counters.routed.add(1);
         let room = to.publish(connection, buffer, Flush::Direct);
         self.counters.count_once(&client.counts, &made, room);
+        self.note_retained(connection, message, (&made, room), now);
     }
 }

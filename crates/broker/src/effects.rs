@@ -161,6 +161,8 @@ pub enum Flush {
 pub enum Mail<'a> {
     /// Consecutive PUBLISH packets to one topic, with everybody on that shard whom they are for.
     Forward(Run<'a>, Arc<[Target]>),
+    /// The publisher of the packets that come next from this shard. Mailed only while fates of messages are recorded.
+    Publisher(Arc<str>),
     /// A subscriber of the sender has room again.
     Resume(Arc<Subscriber>),
 }

@@ -60,7 +60,11 @@ impl Shape {
         if self.is_5 { Version::V5 } else { Version::V3_1_1 }
     }
 
-    fn shaped<'a>(self, publish: &Publish<'a>, identifiers: SubscriptionIdentifiers<'a>) -> Publish<'a> {
+    pub(crate) fn shaped<'a>(
+        self,
+        publish: &Publish<'a>,
+        identifiers: SubscriptionIdentifiers<'a>,
+    ) -> Publish<'a> {
         let subscription_identifiers = if self.is_5 { identifiers } else { SubscriptionIdentifiers::EMPTY };
         // The identifier is written over, per receiver.
         let packet_id = PacketId::MIN;
@@ -639,7 +643,7 @@ impl<'a> Source<'a> {
     }
 
     /// Each message, as a PUBLISH. None of them has waited: whatever has was looked at before.
-    fn for_each(self, now: Now, mut each: impl FnMut(&Publish<'a>)) {
+    pub(crate) fn for_each(self, now: Now, mut each: impl FnMut(&Publish<'a>)) {
         match self {
             Self::Message { message, .. } => each(&message.publish(now)),
             Self::Run(run) => {

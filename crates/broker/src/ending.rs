@@ -123,6 +123,7 @@ impl Shard {
         self.open(&subscriber, to);
         let subscriber = if subscriber.queue.is_none() {
             self.discard(&client);
+            self.note_session_end(&subscriber.client_id, to.now);
             Some(subscriber)
         } else {
             self.tally.sub(Purpose::Subscriptions, client.subscription_bytes);

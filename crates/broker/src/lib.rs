@@ -20,6 +20,7 @@ mod drain;
 mod effects;
 mod encode;
 mod ending;
+mod fates;
 mod filters;
 mod flow;
 mod kinds;

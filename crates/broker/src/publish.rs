@@ -201,6 +201,7 @@ impl Shard {
                 self.counters.denied_level.add(1);
                 self.counts_of(id).denied_level.add(1);
                 self.note_denied(id, publish, to);
+                self.note_may_not_publish(id, publish, to.now);
                 self.complete_some(id, publish.ticket(), ReasonCode::NotAuthorized, to);
             }
         }
@@ -218,6 +219,7 @@ impl Shard {
             self.counters.denied_publish.add(1);
             self.counts_of(id).denied_publish.add(1);
             self.note_denied(id, publish, to);
+            self.note_may_not_publish(id, publish, to.now);
         } else {
             self.count_received(id, publish, 0);
             self.counters.dropped_topic.add(1);
@@ -354,6 +356,10 @@ impl Shard {
             route: Some((route.generation, Arc::clone(&route.targets))),
         }));
         self.count_absent(route.targets.absent_at(publish.packet.delivery.qos()) as u64);
+        if self.fates.is_some() {
+            self.note_published(id, publish, &route.targets, now);
+            self.forget_publisher();
+        }
         // Its copies take another way than this shard sees; what holds them up holds this publisher up.
         let blocker = route.blocker(self.id, to);
         if let Some(blocker) = blocker.or_else(|| self.full_group(id, publish, route)) {
@@ -471,9 +477,13 @@ impl Shard {
     ) -> Option<Arc<Subscriber>> {
         let targets = &route.targets;
         let count = u64::from(packets.count);
+        if self.fates.is_some() {
+            self.note_published(id, publish, targets, to.now);
+        }
         if targets.is_empty() {
             self.counters.no_subscribers.add(count);
             self.counts_of(id).no_subscribers.add(count);
+            self.forget_publisher();
             return None;
         }
         self.count_absent(count * targets.absent_at(packets.qos) as u64);
@@ -487,6 +497,7 @@ impl Shard {
                 behind = behind.or(found.behind);
                 continue;
             }
+            self.mail_publisher(*shard, to);
             if to.mail(*shard, Mail::Forward(packets, Arc::clone(targets))) == Room::Over {
                 blocker = blocker.or(Some(Blocker::Shard(*shard)));
             }
@@ -507,8 +518,12 @@ impl Shard {
             let receiver = group.members().and_then(|members| {
                 members.receiver_that(self.lane_for(id, members.dispatch(), publish, &mut lane), reads)
             });
+            if self.fates.is_some() {
+                self.note_turn(group, receiver.as_ref(), publish, to.now);
+            }
             blocker = blocker.or(self.forward_to_one(receiver, packets, route, to));
         }
+        self.forget_publisher();
         match blocker {
             Some(Blocker::Shard(shard)) if to.mail_room(shard) != Room::Over => {}
             Some(blocker) => {
@@ -559,6 +574,7 @@ impl Shard {
             self.deliver(Source::Run(packet), &targets, Flush::Direct, to);
             return full;
         }
+        self.mail_publisher(place.shard, to);
         let room = to.mail(place.shard, Mail::Forward(packet, Arc::new(targets)));
         if room == Room::Over { Some(Blocker::Shard(place.shard)) } else { full }
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use auth::{Checked, Guard};
-use base::{Budget, ConnectionId, Level, Now, Purpose, ShardId, Tally};
+use base::{Budget, ConnectionId, Fates, Level, Now, Purpose, ShardId, Tally};
 use index::Subscriptions;
 use protocol::{Command, Durability, Publish, Reply};
 use session::{Request, Session, Settings, Terms};
@@ -82,6 +82,8 @@ pub struct Shard {
     stalled_ms: Option<u64>,
     /// How many cursors over retained messages were opened.
     pub(crate) cursors: u32,
+    /// The last messages for clients whose operators ask for them.
+    pub(crate) fates: Option<Box<Fates>>,
     /// Buffer in which packets are assembled before they are sent.
     pub(crate) scratch: Vec<u8>,
     pub(crate) rewritten: Vec<u8>,
@@ -197,6 +199,7 @@ impl Shard {
             stalled: Vec::new(),
             stalled_ms: None,
             cursors: 0,
+            fates: None,
             scratch: Vec::new(),
             rewritten: Vec::new(),
             entries: Entries::default(),
@@ -352,7 +355,9 @@ impl Shard {
         match mail {
             Mail::Forward(run, targets) => {
                 self.deliver(Source::Run(run), &targets, Flush::of(targets.len()), to);
+                self.forget_publisher();
             }
+            Mail::Publisher(publisher) => self.know_publisher(publisher),
             Mail::Resume(subscriber) => self.wake_for(&subscriber, to),
         }
     }

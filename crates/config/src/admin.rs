@@ -92,6 +92,12 @@ keys! {
         body_bytes: u32 { kind: Size<u32>, default: MIB, bounds: KIB..=PACKET_BYTES_MAX }
         /// The most bans. A further one is refused, and counted as `pondhawk_admin_refused_total{reason="bans"}`.
         bans: u32 { kind: Count<u32>, default: 10_000, bounds: 0..=100_000 }
+        /// The most clients whose last messages are recorded at a time, because an operator asks for their outcomes. The record of a
+        /// further one is refused, and counted as `pondhawk_admin_refused_total{reason="recordings"}`.
+        recorded_clients: u32 { kind: Count<u32>, default: 16, bounds: 0..=256 }
+        /// The number of the last messages in such a record, in each thread, with 512 bytes of memory for each. Older ones are
+        /// forgotten.
+        recorded_messages: u32 { kind: Count<u32>, default: 256, bounds: 1..=10_000 }
         /// The size of the last lines of the log that operators can read through the server. Older lines are only where `[log] to`
         /// writes them.
         recent_log_bytes: u32 { kind: Size<u32>, default: 256 * KIB, bounds: 0..=16 * MIB }

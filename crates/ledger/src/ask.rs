@@ -8,7 +8,7 @@ mod state;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use base::{Interest, Message, Now, Place, Principal};
+use base::{AskFates, FateList, Interest, Message, Now, Place, Principal};
 use topic::TopicFilter;
 
 use crate::Ledger;
@@ -90,6 +90,8 @@ pub enum Question {
         /// The identifier of the client.
         client_id: Box<str>,
     },
+    /// Begins, reads or ends the record of the last messages for a session.
+    Fates(AskFates),
 }
 
 /// Filters with their granted options, and whether more follow.
@@ -122,6 +124,8 @@ pub enum Answer {
     Branches(Vec<Branch>, Option<String>),
     /// The effect of [`Question::EndSession`].
     EndSession(Ended),
+    /// The last messages for a session, as far as the ledger decides about them.
+    Fates(FateList),
 }
 
 /// A client identifier that somebody has.
@@ -178,8 +182,10 @@ pub struct SessionFacts {
 impl Ledger {
     /// Answers a question, or carries out an order.
     pub fn ask(&mut self, question: Question, now: Now, to: &mut impl Effects) -> Answer {
+        self.lines.noting.now = now;
         match question {
             Question::Ping => Answer::Pong,
+            Question::Fates(ask) => Answer::Fates(self.lines.noting.ask(&ask, now)),
             Question::Client { client_id } => Answer::Client(self.answer_client(&client_id, now)),
             Question::Sessions { from_slot } => {
                 let (lines, next) = self.lines.in_slots(from_slot, LINES_PER_ANSWER);

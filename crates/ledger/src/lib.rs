@@ -375,6 +375,7 @@ impl Ledger {
 
     /// Notes the time of a call, and whether the process was absent before it.
     fn look_at_clock(&mut self, now: Now) {
+        self.lines.noting.now = now;
         if let Some(seen_ms) = self.lines.patience_clock.see(now) {
             let awaited_ms = if self.has_work() { Some(seen_ms) } else { self.poll_timeout() };
             let late_ms = awaited_ms.map_or(0, |at_ms| now.monotonic_ms.saturating_sub(at_ms.max(seen_ms)));

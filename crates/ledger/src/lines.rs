@@ -2,6 +2,7 @@
 
 pub(crate) mod bounds;
 pub(crate) mod brake;
+pub(crate) mod fates;
 pub(crate) mod group;
 mod lanes;
 mod matching;
@@ -18,7 +19,7 @@ mod table;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use base::{Message, Now, Place, Principal, QueueId};
+use base::{Fate, Message, Now, Place, Principal, QueueId};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use index::Subscriptions;
@@ -26,6 +27,7 @@ use protocol::Gauges;
 
 use crate::gauges::{add, shift, subtract};
 use crate::lines::brake::{Growth, Mark, PatienceClock};
+use crate::lines::fates::Noting;
 use crate::lines::group::{Filters, Group, Inherited};
 use crate::lines::members::Deciding;
 use crate::lines::outputs::FullMembers;
@@ -84,6 +86,7 @@ pub(crate) struct Lines {
     pub(crate) full_groups: VecDeque<QueueId>,
     pub(crate) full_members: FullMembers,
     pub(crate) sweep: Sweep,
+    pub(crate) noting: Noting,
     pub(crate) gauges: Arc<Gauges>,
 }
 
@@ -248,6 +251,7 @@ impl Lines {
             full_groups: VecDeque::new(),
             full_members: FullMembers::default(),
             sweep: Sweep::default(),
+            noting: Noting::default(),
             gauges,
         }
     }
@@ -462,8 +466,11 @@ impl Lines {
     }
 
     pub(crate) fn drop_oldest(&mut self, queue: QueueId, messages: usize) {
-        let line = self.table.find_mut(queue).expect("it was looked at for room");
         for _ in 0..messages {
+            if self.noting.is_on() {
+                self.note_first(queue, Fate::DroppedOldest, None);
+            }
+            let line = self.table.find_mut(queue).expect("it was looked at for room");
             let entry = line.drop_oldest().expect("it was there when this was recorded");
             shift(&self.gauges.queued, &self.gauges.dropped_oldest, 1);
             subtract(&self.gauges.queued_bytes, entry.size_bytes());

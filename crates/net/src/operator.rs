@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use auth::{Bans, Check, Checked, Guard, Wish};
-use base::ShardId;
+use base::{Charge, Purpose, ShardId};
 use broker::{Counted, Counters, Facts, Parties, Party, Totals};
 use index::Subscriptions;
 use protocol::{Gauges, Instruments};
@@ -213,6 +213,14 @@ impl Operator {
     pub fn has_memory_for_trace(&self, bytes_max: usize) -> bool {
         let budget = self.0.switchboard.board.budget();
         budget.used_bytes().saturating_add(turn::COPIES * bytes_max) <= budget.limit_bytes() / 4 * 3
+    }
+
+    /// Charges a record for an operator of this many bytes to the account. `None` if that would disturb clients.
+    #[must_use]
+    pub fn charge_record(&self, bytes: usize) -> Option<Charge> {
+        let budget = self.0.switchboard.board.budget();
+        let fits = budget.used_bytes().saturating_add(bytes) <= budget.limit_bytes() / 4 * 3;
+        fits.then(|| budget.charge(Purpose::Traces, bytes))
     }
 
     /// Whether so much memory is in use that nothing new is admitted.

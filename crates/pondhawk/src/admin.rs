@@ -91,6 +91,8 @@ impl Prepared {
             connections_max: usize::try_from(config.admin.connections).unwrap_or(usize::MAX),
             body_bytes_max: usize::try_from(config.admin.body_bytes).unwrap_or(usize::MAX),
             bans_max: usize::try_from(config.admin.bans).unwrap_or(usize::MAX),
+            recorded_clients_max: usize::try_from(config.admin.recorded_clients).unwrap_or(usize::MAX),
+            recorded_messages_max: usize::try_from(config.admin.recorded_messages).unwrap_or(usize::MAX),
             changes_max: usize::try_from(config.admin.recent_changes).unwrap_or(usize::MAX),
             audit_file: audit_file(config),
             request_timeout: config.admin.request_timeout,

@@ -51,8 +51,9 @@ pub(crate) fn connections(answer: &broker::Answer) -> Vec<ConnectionId> {
     match answer {
         broker::Answer::Clients(clients, _) => clients.iter().map(|client| client.connection).collect(),
         broker::Answer::Client(client) => client.iter().map(|client| client.connection).collect(),
-        broker::Answer::Subscriptions(_) | broker::Answer::Subscribers(..) | broker::Answer::Done(_) => {
-            Vec::new()
-        }
+        broker::Answer::Subscriptions(_)
+        | broker::Answer::Subscribers(..)
+        | broker::Answer::Done(_)
+        | broker::Answer::Fates(_) => Vec::new(),
     }
 }

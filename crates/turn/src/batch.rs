@@ -22,6 +22,7 @@ pub struct Batch {
 
 enum Item {
     Forward { end: usize, count: u32, payload_bytes: u64, version: Version, qos: Qos, targets: Arc<[Target]> },
+    Publisher(Arc<str>),
     Resume(Arc<Subscriber>),
 }
 
@@ -35,6 +36,7 @@ impl Batch {
                 let Run { count, payload_bytes, version, qos, .. } = run;
                 Item::Forward { end: self.bytes.len(), count, payload_bytes, version, qos, targets }
             }
+            Mail::Publisher(publisher) => Item::Publisher(publisher),
             Mail::Resume(subscriber) => Item::Resume(subscriber),
         });
         let weight = self.bytes.len() - before + ITEM_BYTES;
@@ -57,6 +59,7 @@ impl Batch {
                     start = end;
                     Mail::Forward(Run { bytes, count, payload_bytes, version, qos }, targets)
                 }
+                Item::Publisher(publisher) => Mail::Publisher(publisher),
                 Item::Resume(subscriber) => Mail::Resume(subscriber),
             });
         }

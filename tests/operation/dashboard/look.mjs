@@ -84,6 +84,10 @@ try {
   await look("log", "#/log?match=frog", "client_id=frog/1");
   await look("log-none", "#/log?match=unicorn", "No line is like this.");
   await look("explain", "#/explain?publisher=toad&topic=Pond%2Fx&subscriber=frog%2F1&qos=0", "capital and small letters differ");
+  await evaluate(`[...document.querySelectorAll("main button")].at(-1).click()`);
+  await look("explain-recording", "#/explain?publisher=toad&topic=pond%2Fx&subscriber=frog%2F1&qos=0", "No message has come this way");
+  await evaluate(`import("/views/page.js").then(({ call }) => call("/api/v1/publish", "POST", { topic: "pond/x", payload: "ribbit" }))`);
+  await look("explain-recorded", "#/explain?publisher=toad&topic=pond%2Fx&subscriber=frog%2F1&qos=1", "QoS 0 is not acknowledged");
   await look("bans-none", "#/bans", "Nobody is banned.");
   await evaluate(`document.querySelector("input[name=value]").value = "toad<b>";
     document.querySelector("input[name=reason]").value = "noisy";

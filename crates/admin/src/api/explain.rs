@@ -7,7 +7,7 @@ use topic::TopicName;
 use wire::{MessageProperties, Qos};
 
 use super::clients::Look;
-use super::{clients, unix_secs};
+use super::{clients, outcomes, unix_secs};
 use crate::answer::{Answer, Failure};
 use crate::asked::Asked;
 use crate::asking;
@@ -52,6 +52,7 @@ pub(crate) async fn answer(asked: &Asked, shared: &Shared) -> Result<Answer, Fai
         Some(found) => Some(gather(shared, subscriber, found, (publisher, topic)).await?),
         None => None,
     };
+    let last_messages = outcomes::on_path(shared, subscriber, (publisher, topic)).await?;
     let parts = of_subscriber.as_ref().zip(subscriber_principal).zip(gathered.as_ref());
     let receiver = parts.map(|((found, principal), gathered)| {
         let limits = realms.queue_limits(principal);
@@ -79,7 +80,9 @@ pub(crate) async fn answer(asked: &Asked, shared: &Shared) -> Result<Answer, Fai
             memory: memory(shared),
         },
     };
-    Ok(Answer::json(&explain(&situation).value()))
+    let mut explained = explain(&situation).value();
+    explained["last_messages"] = last_messages;
+    Ok(Answer::json(&explained))
 }
 
 fn principal(found: &Look) -> Option<&Principal> {

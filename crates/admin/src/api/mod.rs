@@ -11,6 +11,7 @@ mod explain;
 mod groups;
 mod items;
 pub(crate) mod log;
+pub(crate) mod outcomes;
 mod payload;
 mod publish;
 mod queues;
@@ -34,6 +35,7 @@ use crate::server::Shared;
 
 pub(crate) use drain::Drains;
 pub use log::LOG_LEVELS;
+pub(crate) use outcomes::Recordings;
 pub(crate) use trace::Traces;
 
 /// Items of an answer if the request does not say how many.
@@ -65,6 +67,10 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Arc<Shared>) -> Result<Ans
         Action::EndSession => clients::end_session(asked, shared).await,
         Action::Queue => queues::of_one_client(asked, shared).await,
         Action::DiscardQueue => queues::discard_of_client(asked, shared).await,
+        Action::Recordings => outcomes::list(asked, shared),
+        Action::Outcomes => outcomes::show(asked, shared).await,
+        Action::RecordOutcomes => outcomes::begin(asked, shared).await,
+        Action::ForgetOutcomes => outcomes::end(asked, shared).await,
         Action::Subscribers => subscribers::list(asked, shared).await,
         Action::Groups => groups::list(asked, shared).await,
         Action::Group => groups::one(asked, shared).await,

@@ -731,6 +731,7 @@ pub const METRICS: &[Metric] = &[
             "role" => "admin/refused/role",
             "body" => "admin/refused/body",
             "bans" => "admin/refused/bans",
+            "recordings" => "admin/refused/recordings",
             "slow" => "admin/refused/slow",
             "tls" => "admin/refused/tls",
             "outdated" => "admin/refused/outdated",

@@ -120,6 +120,7 @@ enum Letter {
         qos: Qos,
         targets: Arc<[Target]>,
     },
+    Publisher(Arc<str>),
     Resume(Arc<Subscriber>),
 }
 
@@ -176,6 +177,7 @@ impl Effects for Outside {
             Mail::Forward(Run { bytes, count, payload_bytes, version, qos }, targets) => {
                 Letter::Forward { bytes: bytes.to_vec(), count, payload_bytes, version, qos, targets }
             }
+            Mail::Publisher(publisher) => Letter::Publisher(publisher),
             Mail::Resume(subscriber) => Letter::Resume(subscriber),
         };
         self.mail.push_back((to.number(), letter));
@@ -564,6 +566,9 @@ impl World {
                     Letter::Forward { bytes, count, payload_bytes, version, qos, targets } => {
                         let run = Run { bytes: &bytes, count, payload_bytes, version, qos };
                         shard.mail(Mail::Forward(run, targets), self.now, outside);
+                    }
+                    Letter::Publisher(publisher) => {
+                        shard.mail(Mail::Publisher(publisher), self.now, outside);
                     }
                     Letter::Resume(subscriber) => shard.mail(Mail::Resume(subscriber), self.now, outside),
                 }

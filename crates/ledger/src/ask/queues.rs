@@ -15,13 +15,14 @@
 
 use std::sync::Arc;
 
-use base::{Message, Now, QueueId};
+use base::{Fate, Message, Now, QueueId};
 use topic::TopicFilter;
 use wire::Qos;
 
 use crate::Ledger;
 use crate::gauges::{add, shift, subtract};
 use crate::lines::Line;
+use crate::lines::fates::of_entry;
 use crate::record::{Effects, MessageId, Record};
 
 /// Maximum number of places in a window, whose messages are looked at.
@@ -204,7 +205,11 @@ impl Ledger {
             return false;
         }
         for message in messages {
+            let line = self.lines.find_mut(id).expect("it was found above");
             let entry = line.take(*message).expect("it was found in the window");
+            if self.lines.noting.is_on() {
+                self.lines.note_fate(id, of_entry(*message, &entry), Fate::Discarded);
+            }
             shift(&self.gauges.queued, &self.gauges.discarded, 1);
             add(&self.gauges.discarded_by_operator, 1);
             subtract(&self.gauges.queued_bytes, entry.size_bytes());

@@ -1,6 +1,6 @@
 //! Answers of clients in open exchanges, in both directions (MQTT 5.0, 4.3).
 
-use base::{Now, Place, QueueId, ShardId, Ticket};
+use base::{Fate, Now, Place, QueueId, ShardId, Ticket};
 use wire::{PacketId, Qos, ReasonCode};
 
 use crate::delivery::Delivery;
@@ -15,14 +15,24 @@ use protocol::{Delivered, Origin, Reply};
 pub(crate) enum Outcome {
     Accepted,
     /// The client has said so, with 0x80 or more.
-    Refused,
+    Refused(ReasonCode),
     /// The message was never written.
     Expired,
 }
 
+impl Outcome {
+    fn fate(self) -> Fate {
+        match self {
+            Self::Accepted => Fate::Acknowledged,
+            Self::Refused(reason) => Fate::Refused(reason),
+            Self::Expired => Fate::Expired,
+        }
+    }
+}
+
 impl From<ReasonCode> for Outcome {
     fn from(reason: ReasonCode) -> Self {
-        if reason.is_error() { Self::Refused } else { Self::Accepted }
+        if reason.is_error() { Self::Refused(reason) } else { Self::Accepted }
     }
 }
 
@@ -81,6 +91,7 @@ impl Delivery<'_> {
             let _ = self.replies.reason(refusal);
             return;
         }
+        self.lines.note_answer(id, packet_id, outcome.fate());
         let weight = self.lines.mark.weight(bytes);
         let line = self.lines.find_mut(id).expect("the session was there before this was recorded");
         let session = line.session_mut().expect("it is a session");
@@ -88,7 +99,7 @@ impl Delivery<'_> {
         self.sessions.moved.forget(&exchange);
         let counter = match outcome {
             Outcome::Accepted => &self.gauges.acknowledged,
-            Outcome::Refused => &self.gauges.refused_by_client,
+            Outcome::Refused(_) => &self.gauges.refused_by_client,
             Outcome::Expired => &self.gauges.expired,
         };
         shift(&self.gauges.in_flight, counter, 1);
@@ -140,6 +151,9 @@ impl Delivery<'_> {
             }
             _ => ReasonCode::PacketIdentifierNotFound,
         };
+        if reason == ReasonCode::Success {
+            self.lines.note_answer(origin.queue, packet_id, Fate::Received);
+        }
         self.answer_stored(place, Ticket::PubRel(packet_id), reason, now, to);
     }
 

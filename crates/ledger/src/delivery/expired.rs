@@ -1,9 +1,10 @@
 //! Messages that have expired in a line, while nobody comes for them.
 
-use base::{Now, QueueId};
+use base::{Fate, Now, QueueId};
 
 use crate::delivery::Delivery;
 use crate::gauges::{shift, subtract};
+use crate::lines::fates::of_entry;
 use crate::record::{Effects, MessageId, Record};
 
 /// Maximum number of messages that one search visits.
@@ -34,7 +35,11 @@ impl Delivery<'_> {
         }
         if !gone.is_empty() {
             for message in gone {
+                let line = self.lines.find_mut(queue)?;
                 let entry = line.take(message).expect("it was found here");
+                if self.lines.noting.is_on() {
+                    self.lines.note_fate(queue, of_entry(message, &entry), Fate::Expired);
+                }
                 shift(&self.gauges.queued, &self.gauges.expired, 1);
                 subtract(&self.gauges.queued_bytes, entry.size_bytes());
             }

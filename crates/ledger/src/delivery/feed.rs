@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use base::{Message, Now, Place, QueueId};
+use base::{Fate, Message, Now, Place, QueueId};
 use wire::{PacketId, Publish, Qos, Version};
 
 use crate::delivery::Delivery;
@@ -36,6 +36,16 @@ enum Turn {
     Sent(PacketId),
     Expired,
     TooLarge,
+}
+
+impl Turn {
+    fn fate(self) -> (Fate, Option<PacketId>) {
+        match self {
+            Self::Sent(packet_id) => (Fate::Sent, Some(packet_id)),
+            Self::Expired => (Fate::Expired, None),
+            Self::TooLarge => (Fate::TooLarge, None),
+        }
+    }
 }
 
 /// Outcomes of the first messages of a queue, and their records. The buffers are reused.
@@ -165,6 +175,7 @@ impl Delivery<'_> {
         now: Now,
         to: &mut impl Effects,
     ) -> Result<(), Refusal> {
+        self.lines.note_answer(id, packet_id, Fate::TooLarge);
         let session = self.lines.session_mut(id).expect("the session that is fed is there");
         let incarnation = session.incarnation().expect("what is a session's own is one's that lasts");
         let online = session.online.as_mut().expect("the session that is fed is connected");
@@ -249,6 +260,10 @@ impl Delivery<'_> {
 
     /// Applies the outcome of the first message, after it was recorded.
     fn take_turn(&mut self, id: QueueId, turn: Turn, now: Now, to: &mut impl Effects) {
+        if self.lines.noting.is_on() {
+            let (fate, packet_id) = turn.fate();
+            self.lines.note_first(id, fate, packet_id);
+        }
         let Some(Line { owner: Owner::Session(session), queue, growth, .. }) = self.lines.find_mut(id) else {
             unreachable!("the session that is fed is there")
         };

@@ -166,6 +166,7 @@ impl Delivery<'_> {
         let targets = Arc::new([Target::one(subscriber, place.connection, share.interest)]);
         let message = Arc::clone(message);
         let entry = self.take_next(id, member, |gauges| &gauges.acknowledged, to)?;
+        self.lines.note_given((id, &targets[0].subscriber), (&message, None), (Qos::AtMostOnce, None));
         self.lines.note_progress(id, member, &entry, self.replies.committed());
         let reply = Reply::Live { message, targets, stored: false };
         let answer = Answer::new(place.shard, reply);
@@ -224,7 +225,7 @@ impl Delivery<'_> {
         now: Now,
         to: &mut impl Effects,
     ) -> Result<(), Refusal> {
-        let mark = self.lines.mark;
+        let (mark, is_noted) = (self.lines.mark, self.lines.noting.is_on());
         let (line, session) =
             self.lines.group_and_member(id, member).expect("the group and its member are there");
         let name = line.incarnation().expect("a group has a name");
@@ -254,6 +255,8 @@ impl Delivery<'_> {
             None => Delivered::Group { group: id, entry: EntryId(message.0) },
         };
         let Place { shard, connection } = online.place;
+        let noted = is_noted.then(|| (Arc::clone(&session.subscriber), Arc::clone(&body)));
+        let qos = granted.qos;
         let reply = Reply::Deliver(Box::new(deliver(connection, what, body, granted.clone(), false)));
         entry.grant(granted);
         if owner.is_some() {
@@ -269,6 +272,10 @@ impl Delivery<'_> {
             session.in_flight.insert(packet_id, bytes, State::Shared { group: id, message });
             group.held.insert(message, Held { holder: member, packet_id, lane, entry: Some(entry) });
             to.post(shard, reply);
+        }
+        if let Some((subscriber, body)) = noted {
+            let sent = (qos, Some(packet_id));
+            self.lines.note_given((id, &subscriber), (&body, Some(message)), sent);
         }
         Ok(())
     }

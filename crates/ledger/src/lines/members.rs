@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use base::{Interest, Lane, Member, Now, QueueId, Subscriber};
+use base::{Fate, Interest, Lane, Member, Now, QueueId, Subscriber};
 use index::Change;
 use topic::TopicFilter;
 use wire::Qos;
@@ -236,6 +236,8 @@ impl Lines {
     pub(crate) fn give_back(&mut self, group_id: QueueId, message: MessageId) {
         let Some(group) = self.table.find_mut(group_id).and_then(Line::group_mut) else { return };
         let Some(held) = group.held.remove(&message) else { return };
+        self.note_answer(held.holder, held.packet_id, Fate::Returned);
+        let Some(group) = self.table.find_mut(group_id).and_then(Line::group_mut) else { return };
         match held.entry {
             Some(entry) => {
                 add(&self.gauges.queued_bytes, entry.size_bytes());

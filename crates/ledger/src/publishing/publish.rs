@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use base::{Identifiers, Interest, Message, Now, Place, QueueId, ShardId, Subscriber, Ticket};
+use base::{Fate, FateOf, Identifiers, Interest, Message, Now, Place, QueueId, ShardId, Subscriber, Ticket};
 use index::{Target, Targets};
 use wire::{PacketId, Qos, ReasonCode};
 
@@ -206,6 +206,9 @@ impl Publishing<'_> {
         let recorded = match decided {
             Ok(recorded) => recorded,
             Err(reason) => {
+                if self.lines.noting.is_on() {
+                    plan.iter().for_each(|planned| self.note_planned(planned, message, Err(reason)));
+                }
                 plan.clear();
                 *self.plan = plan;
                 return Err(reason);
@@ -430,13 +433,20 @@ impl Publishing<'_> {
         add(&self.gauges.routed, plan.len());
         for planned in plan.iter().filter(|planned| planned.room == Room::Ends) {
             add(&self.gauges.discarded, 1);
+            if self.lines.noting.is_on() {
+                self.note_planned(planned, routing.message, Ok(id));
+            }
             self.end_for_full_queue(planned.queue, to);
         }
         let is_recorded = plan.iter().any(|planned| planned.is_recorded);
         let keeping =
             Keeping::new(routing.message, plan.len(), is_recorded.then_some(self.bodies.live), address);
         let mut arrival = Arrival::new(routing.message.size_bytes(), routing.targets);
-        for Planned { queue, queued, is_recorded, room } in plan.drain(..) {
+        for planned in plan.drain(..) {
+            if self.lines.noting.is_on() && planned.room != Room::Ends {
+                self.note_planned(&planned, routing.message, Ok(id));
+            }
+            let Planned { queue, queued, is_recorded, room } = planned;
             match room {
                 Room::Ends => continue,
                 Room::None => {
@@ -466,6 +476,18 @@ impl Publishing<'_> {
         brake
     }
 
+    /// Notes what becomes of a message for a queue: it has this number, or is refused to its publisher.
+    fn note_planned(&mut self, planned: &Planned, message: &Message, decided: Result<MessageId, ReasonCode>) {
+        let (fate, key) = match (decided, planned.room) {
+            (Err(reason), _) => (Fate::NotStored(reason), None),
+            (Ok(_), Room::Ends | Room::None) => (Fate::QueueFull, None),
+            (Ok(_), Room::Absent) => (Fate::Expired, None),
+            (Ok(id), _) => (Fate::Queued, Some(id.0)),
+        };
+        let of = FateOf::message(message, planned.queued.granted.qos, key);
+        self.lines.note_fate(planned.queue, of, fate);
+    }
+
     /// Ends the member whose keys fill the queue of a group. The others get what waits for it.
     fn end_fullest(&mut self, queue: QueueId, member: QueueId, to: &mut impl Effects) {
         self.end_for_full_queue(member, to);
@@ -492,7 +514,7 @@ impl Publishing<'_> {
     }
 
     /// Posts the copies for connected subscribers at once.
-    fn post_live(&self, message: &Arc<Message>, targets: &Targets, stored: bool, to: &mut impl Effects) {
+    fn post_live(&mut self, message: &Arc<Message>, targets: &Targets, stored: bool, to: &mut impl Effects) {
         let qos = message.qos();
         for (shard, list) in &targets.shards {
             if !list.iter().all(|target| target.is_queued(qos)) {
@@ -507,6 +529,8 @@ impl Publishing<'_> {
                 let receiver =
                     members.and_then(|members| members.receiver_that(lane_of(members, message), reads));
                 if let Some((member, Place { shard, connection })) = receiver {
+                    let sent = (Qos::AtMostOnce, None);
+                    self.lines.noting.turn((group, &member.subscriber), (message, None), sent);
                     let target = Target::one(member.subscriber, connection, member.interest);
                     let message = Arc::clone(message);
                     to.post(shard, Reply::Live { message, targets: Arc::new([target]), stored });

@@ -69,6 +69,7 @@ impl Sessions {
         }
         subtract(&lines.gauges.queued_bytes, queue.bytes());
         shift(&lines.gauges.queued, &lines.gauges.discarded, queue.len());
+        lines.noting.ended(&session.subscriber);
         let lanes = session.in_flight.take_lanes();
         let lent: Vec<_> = session
             .in_flight

@@ -111,10 +111,20 @@ pub(crate) fn explain(arguments: &ExplainArguments) -> ExitCode {
         }
         let outcome = value["outcome"].as_str().unwrap_or_default().replace('-', " ");
         let reason = value["reason"].as_str().unwrap_or_default();
+        text.push_str(&last_messages(&value["last_messages"]));
         text.push_str(&format!("=> {} ({})\n", table::on_terminal(&outcome), table::on_terminal(reason)));
         print(&text)
     };
     finish(explained().map(|()| ExitCode::SUCCESS))
+}
+
+/// The last messages on the path of an explanation, if they are recorded.
+fn last_messages(found: &Value) -> String {
+    let Some(messages) = found["messages"].as_array() else { return String::new() };
+    match records::outcomes(messages) {
+        none if none.is_empty() => "No message has come this way since the record began.\n".to_owned(),
+        lines => format!("The last messages on this path:\n{lines}"),
+    }
 }
 
 fn finish(outcome: io::Result<ExitCode>) -> ExitCode {

@@ -42,6 +42,26 @@ pub(super) fn audit(changes: &[Value]) -> String {
     changes.iter().rev().map(|one| on_terminal(&change(one)) + "\n").collect()
 }
 
+/// Writes what became of messages. `messages` has the newest first.
+pub(super) fn outcomes(messages: &[Value]) -> String {
+    messages.iter().rev().map(|one| on_terminal(&outcome(one)) + "\n").collect()
+}
+
+/// What became of a message: its time, its topic, the way that it went, and its outcome.
+pub(super) fn outcome(message: &Value) -> String {
+    let topic = message["topic"].as_str().unwrap_or("(on disk)");
+    let publisher = message["publisher"].as_str().map_or(String::new(), |from| format!(" from {from}"));
+    let packet = message["packet_id"].as_u64().map_or(String::new(), |id| format!(" packet {id}"));
+    let [noted, changed] =
+        ["unix_ms", "changed_unix_ms"].map(|name| message[name].as_u64().unwrap_or_default());
+    let after = match changed.saturating_sub(noted) {
+        0 => String::new(),
+        ms => format!(", {ms} ms later"),
+    };
+    let head = format!("{} {topic} q{}{packet}{publisher}", time(message), message["qos"]);
+    format!("{head}: {}{after}", text(&message["text"]))
+}
+
 /// The time of a record, in UTC.
 fn time(record: &Value) -> String {
     let unix_ms = record["unix_ms"].as_i64().unwrap_or_default();

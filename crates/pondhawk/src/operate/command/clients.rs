@@ -4,9 +4,10 @@ use admin::{LISTS, PROTOCOLS, STATES};
 use clap::Subcommand;
 use serde_json::json;
 
-use super::{Work, delete, get, list, post};
+use super::{Work, delete, get, list, post, records};
 use crate::operate::PIECE;
 use crate::operate::client::encode;
+use crate::operate::records as records_of;
 use crate::operate::table::{self};
 
 /// The kinds of bans.
@@ -57,6 +58,26 @@ pub(in crate::operate) enum ClientsCommand {
     Subscriptions {
         /// Client identifier, as CONNECT has it
         client: String,
+    },
+    /// List what became of the last messages for a client, if that is recorded; or record what becomes of the next ones
+    Outcomes {
+        /// Client identifier, as CONNECT has it
+        client: String,
+        /// Record from now on, for this time
+        #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=3_600))]
+        seconds: Option<u64>,
+        /// End the record, and forget it
+        #[arg(long, conflicts_with = "seconds")]
+        end: bool,
+        /// Only messages to this topic
+        #[arg(short, long, conflicts_with_all = ["seconds", "end"])]
+        topic: Option<String>,
+        /// Only messages of this client, or of publishers that are not known
+        #[arg(long, value_name = "CLIENT", conflicts_with_all = ["seconds", "end"])]
+        publisher: Option<String>,
+        /// The most messages to list
+        #[arg(long, default_value_t = 100)]
+        limit: usize,
     },
     /// Disconnect a client; its session stays if it lasts, and its will is published
     Disconnect {
@@ -149,6 +170,17 @@ impl ClientsCommand {
             Self::Subscriptions { client } => {
                 let path = format!("{}/subscriptions?", of_client(client));
                 list(path, "subscriptions", table::SUBSCRIPTIONS, usize::MAX)
+            }
+            Self::Outcomes { client, seconds: Some(seconds), .. } => {
+                post(&format!("{}/outcomes", of_client(client)), Some(json!({ "seconds": seconds })))
+            }
+            Self::Outcomes { client, end: true, .. } => delete(format!("{}/outcomes", of_client(client))),
+            Self::Outcomes { client, topic, publisher, limit, .. } => {
+                let mut path = format!("{}/outcomes?", of_client(client));
+                for (name, value) in [("topic", topic), ("publisher", publisher)] {
+                    path.extend(value.iter().map(|value| format!("&{name}={}", encode(value))));
+                }
+                records(path, "messages", *limit, records_of::outcomes)
             }
             Self::Disconnect { client } => delete(format!("{}/connection", of_client(client))),
             Self::EndSession { client } => delete(of_client(client)),
