@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::admin::{Server, broker};
 
 /// The number of views that are looked at, in their states.
-const LOOKS: usize = 70;
+const LOOKS: usize = 77;
 
 /// The page and its script come without a token, and have nothing of the broker in them.
 #[test]
@@ -38,12 +38,36 @@ fn the_dashboard_comes_without_a_token_and_asks_for_one() {
     assert_eq!(stranger.get("/views/..%2fapp.js").status, 404);
 }
 
+/// A second listener with users and rules. Everybody may do everything at the first.
+fn users_and_rules(files: &std::path::Path) -> String {
+    let write = |name: &str, text: &str| {
+        let path = files.join(name);
+        std::fs::write(&path, text).expect("it is ours");
+        path
+    };
+    let dynamic = json!({
+        "clients": [{ "username": "anna", "textname": "<b>Anna</b>", "roles": [{ "rolename": "reader" }] }],
+        "roles": [
+            { "rolename": "reader", "acls": [{ "acltype": "subscribePattern", "topic": "pond/#", "allow": true }] },
+            { "rolename": "writer" },
+        ],
+    });
+    let dynamic = write("dynamic", &dynamic.to_string());
+    let (passwords, rules) = (write("users", ""), write("acl", "topic read <i>pond</i>/#\n"));
+    let listener = "[[listener]]\naddress = \"127.0.0.1:0\"\n";
+    format!(
+        "{listener}allow_anonymous = true\n{listener}dynamic_security_file = {dynamic:?}\npassword_file = {passwords:?}\n\
+         acl_file = {rules:?}\n"
+    )
+}
+
 /// Every view, in a wide and in a narrow window, with data and with an error, and texts of clients that look like markup.
 /// `PONDHAWK_PICTURES` names a directory for a picture of each.
 #[test]
 fn every_view_of_the_dashboard_shows_its_data_in_a_browser() {
     let files = tempfile::tempdir().expect("a directory");
-    let (broker, [server, operator, viewer]) = Server::with_roles(2, "", files.path());
+    let (broker, [server, operator, viewer]) =
+        Server::with_roles(2, &users_and_rules(files.path()), files.path());
     let mut frog = broker.client(Version::V5, "frog/1");
     frog.subscribe("pond/#");
     let body = json!({ "topic": "pond/x", "payload": "<b>croak</b>", "retain": true });

@@ -39,7 +39,7 @@ fn succeed(arguments: &[&str]) {
 }
 
 /// Gives users of a password file their passwords.
-fn set_passwords(file: &Path, users: &[(&str, &str)]) {
+pub(super) fn set_passwords(file: &Path, users: &[(&str, &str)]) {
     let _ = fs::remove_file(file);
     for (number, (user, password)) in users.iter().enumerate() {
         let (batch, file) = (if number == 0 { "-bc" } else { "-b" }, file.to_str().expect("a name"));

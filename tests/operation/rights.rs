@@ -174,6 +174,62 @@ const ROWS: &[Row] = &[
     show("/api/v1/log-level", VIEWER),
     change(("PUT", "/api/v1/log-level"), ("/api/v1/log-level", r#"{"level": "debug"}"#), ADMIN, nothing),
     change(("POST", "/api/v1/reload"), ("/api/v1/reload", ""), ADMIN, nothing),
+    show("/api/v1/access/sources", VIEWER),
+    show("/api/v1/access/roles", VIEWER),
+    show("/api/v1/access/groups", VIEWER),
+    change(
+        ("POST", "/api/v1/access/users"),
+        ("/api/v1/access/users", r#"{"name": "anna", "password": "right"}"#),
+        ADMIN,
+        nothing,
+    ),
+    show("/api/v1/access/users", VIEWER),
+    show_at("/api/v1/access/users/{user}", "/api/v1/access/users/anna", VIEWER, nothing),
+    change(
+        ("PUT", "/api/v1/access/users/{user}/password"),
+        ("/api/v1/access/users/anna/password", r#"{"password": "new"}"#),
+        ADMIN,
+        nothing,
+    ),
+    change(
+        ("PUT", "/api/v1/access/users/{user}/enabled"),
+        ("/api/v1/access/users/anna/enabled", r#"{"enabled": false}"#),
+        ADMIN,
+        nothing,
+    ),
+    change(
+        ("PUT", "/api/v1/access/users/{user}/roles/{role}"),
+        ("/api/v1/access/users/anna/roles/reader?priority=5", ""),
+        ADMIN,
+        nothing,
+    ),
+    change(
+        ("DELETE", "/api/v1/access/users/{user}/roles/{role}"),
+        ("/api/v1/access/users/anna/roles/reader", ""),
+        ADMIN,
+        nothing,
+    ),
+    change(
+        ("PUT", "/api/v1/access/users/{user}/groups/{group}"),
+        ("/api/v1/access/users/anna/groups/staff", ""),
+        ADMIN,
+        nothing,
+    ),
+    change(
+        ("DELETE", "/api/v1/access/users/{user}/groups/{group}"),
+        ("/api/v1/access/users/anna/groups/staff", ""),
+        ADMIN,
+        nothing,
+    ),
+    change(("DELETE", "/api/v1/access/users/{user}"), ("/api/v1/access/users/anna", ""), ADMIN, nothing),
+    change(
+        ("POST", "/api/v1/access/commands"),
+        ("/api/v1/access/commands", r#"{"commands": [{"command": "listClients"}]}"#),
+        ADMIN,
+        nothing,
+    ),
+    // No listener has a file of rules.
+    Row { status: 404, ..show_at("/api/v1/access/rules", "/api/v1/access/rules?place=x", VIEWER, nothing) },
     // A token begins no session, and has none.
     Row { status: 400, ..change(("POST", "/api/v1/session"), ("/api/v1/session", ""), VIEWER, nothing) },
     Row { status: 400, ..change(("DELETE", "/api/v1/session"), ("/api/v1/session", ""), VIEWER, nothing) },
@@ -203,9 +259,13 @@ impl Scene {
         let tokens: String = ROLES[1..].iter().map(|role| file(role)).collect();
         let settings = format!(
             "shards = 2\n[admin]\naddress = \"127.0.0.1:0\"\nbackup_dir = {:?}\n{tokens}\
-             [[listener]]\naddress = \"127.0.0.1:0\"\n",
-            directory.path()
+             [[listener]]\naddress = \"127.0.0.1:0\"\n\
+             [[listener]]\naddress = \"127.0.0.1:0\"\ndynamic_security_file = {:?}\n",
+            directory.path(),
+            directory.path().join("dynamic"),
         );
+        let dynamic = r#"{"roles": [{"rolename": "reader"}], "groups": [{"groupname": "staff"}]}"#;
+        std::fs::write(directory.path().join("dynamic"), dynamic).expect("it is ours");
         let file = directory.path().join("pondhawk.toml");
         std::fs::write(&file, settings).expect("it is ours");
         let broker = Broker::start(&Options { file: Some(file), ..Options::default() });

@@ -12,6 +12,11 @@ use crate::tokens::Holder;
 /// Fields of a body that name the thing that a request is about.
 const OBJECTS: [&str; 6] = ["topic", "kind", "value", "server_reference", "level", "name"];
 
+/// Fields of a command of dynamic security that say what it is about.
+const OF_COMMANDS: [&str; 4] = ["command", "username", "groupname", "rolename"];
+/// Maximum number of these texts in a record.
+const COMMAND_TEXTS_MAX: usize = 40;
+
 /// A request whose token has the right to its route.
 pub(crate) struct Asked {
     pub(crate) route: &'static Route,
@@ -54,7 +59,10 @@ impl Asked {
         let of_body = || {
             let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
             let texts = OBJECTS.into_iter().filter_map(|field| body.get(field)?.as_str());
-            texts.collect::<Vec<_>>().join(" ")
+            let commands = body.get("commands").and_then(Value::as_array).into_iter().flatten();
+            let of_commands = commands
+                .flat_map(|command| OF_COMMANDS.into_iter().filter_map(|field| command.get(field)?.as_str()));
+            texts.chain(of_commands.take(COMMAND_TEXTS_MAX)).collect::<Vec<_>>().join(" ")
         };
         let of_path = self.values.iter().map(String::as_str).chain(self.parameter("filter"));
         let of_path = of_path.collect::<Vec<_>>().join(" ");

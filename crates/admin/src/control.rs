@@ -23,6 +23,69 @@ pub struct InForce {
     pub topic_levels_max: usize,
     /// The operators whom the configuration names.
     pub operators: Operators,
+    /// The sources of users and rules, each once, in the order of their kinds.
+    pub sources: Vec<AccessSource>,
+}
+
+/// A source of users or rules of listeners.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessSource {
+    /// The kind of the source.
+    pub kind: SourceKind,
+    /// The path of a file, or a URL.
+    pub place: String,
+    /// The addresses of its listeners.
+    pub listeners: Vec<String>,
+    /// The users and rules of the first of them.
+    pub realm: Realm,
+}
+
+/// The kind of an [`AccessSource`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SourceKind {
+    /// Dynamic security: users, groups and roles, which commands change.
+    Dynamic,
+    /// A password file.
+    Passwords,
+    /// An access control list.
+    Acl,
+    /// Rules with roles.
+    Rules,
+    /// Keys of an issuer of tokens.
+    Tokens,
+    /// A service over HTTP.
+    Http,
+    /// A directory.
+    Ldap,
+}
+
+impl SourceKind {
+    /// The key of the configuration that names the source, or its table.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Dynamic => "dynamic_security_file",
+            Self::Passwords => "password_file",
+            Self::Acl => "acl_file",
+            Self::Rules => "rules_file",
+            Self::Tokens => "jwt",
+            Self::Http => "http_auth",
+            Self::Ldap => "ldap",
+        }
+    }
+
+    /// Whether the source is a file with rules for people to read.
+    pub(crate) fn is_file_of_rules(self) -> bool {
+        matches!(self, Self::Acl | Self::Rules)
+    }
+}
+
+/// The reason why commands of dynamic security are not carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandsRefused {
+    /// No listener has dynamic security.
+    Off,
+    /// Too many commands wait.
+    Busy,
 }
 
 /// Operators with their roles, by their names.
@@ -195,6 +258,21 @@ pub trait Control: Send + Sync {
     fn last_backup(&self) -> Option<Backup>;
     /// Begins to end the broker, as SIGTERM does.
     fn stop(&self);
+    /// Has commands of dynamic security carried out for an operator. `answer` gets the answers, from the main thread.
+    ///
+    /// # Errors
+    /// They are not carried out.
+    fn carry_out(
+        &self,
+        commands: Vec<u8>,
+        who: Arc<str>,
+        answer: Box<dyn FnOnce(Box<[u8]>) + Send>,
+    ) -> Result<(), CommandsRefused>;
+    /// The text of a file of rules, as it is now.
+    ///
+    /// # Errors
+    /// It cannot be read. The error says why.
+    fn read_rules(&self, path: &str) -> Result<String, String>;
     /// Stores all bans for the next start.
     ///
     /// # Errors

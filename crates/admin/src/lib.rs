@@ -37,10 +37,10 @@ pub use api::clients::{PROTOCOLS, STATES};
 pub use api::log::LEVELS;
 pub use audit_file::AuditFile;
 pub use control::{
-    Backup, BackupRefused, BackupState, Certificate, Control, InForce, Listener, LogRecord, Operators, Queue,
-    Reloaded,
+    AccessSource, Backup, BackupRefused, BackupState, Certificate, CommandsRefused, Control, InForce,
+    Listener, LogRecord, Operators, Queue, Reloaded, SourceKind,
 };
-pub use routes::{Parameter, ROUTES, Route, Values};
+pub use routes::{Parameter, Route, Values, routes};
 pub use secure::Secure;
 pub use server::{Running, Settings, start};
 pub use tokens::{Role, Tokens, generate, own};

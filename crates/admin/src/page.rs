@@ -7,7 +7,8 @@ const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The scripts of the views by their names.
-const VIEWS: [(&str, &str); 16] = [
+const VIEWS: [(&str, &str); 17] = [
+    ("access.js", include_str!("page/views/access.js")),
     ("account.js", include_str!("page/views/account.js")),
     ("bans.js", include_str!("page/views/bans.js")),
     ("busiest.js", include_str!("page/views/busiest.js")),

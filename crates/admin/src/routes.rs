@@ -1,11 +1,15 @@
 //! The table of all routes: parser, rights, and the OpenAPI document follow from it.
 
+mod access;
+
 use serde_json::{Map, Value, json};
 
 use crate::api::log::LEVELS;
 use crate::api::{LIMIT_MAX, LOG_LEVELS, busiest, clients, drain, outcomes, trace};
 use crate::tokens::Role;
 use crate::uri;
+
+use access::ACCESS;
 
 /// A route of the server.
 #[derive(Debug)]
@@ -114,6 +118,21 @@ pub(crate) enum Action {
     Reload,
     LogIn,
     LogOut,
+    AccessSources,
+    AccessUsers,
+    AccessUser,
+    AccessRoles,
+    AccessGroups,
+    AccessRules,
+    NewUser,
+    DeleteUser,
+    SetPassword,
+    EnableUser,
+    GrantRole,
+    RevokeRole,
+    JoinGroup,
+    LeaveGroup,
+    Commands,
 }
 
 const fn required(name: &'static str, kind: &'static str, text: &'static str) -> Parameter {
@@ -180,7 +199,12 @@ const fn change(
 }
 
 /// All routes, in the order of the manual.
-pub const ROUTES: &[Route] = &[
+pub fn routes() -> impl Iterator<Item = &'static Route> {
+    ROUTES.iter().chain(ACCESS)
+}
+
+/// All routes but those about users and rules.
+const ROUTES: &[Route] = &[
     Route { role: None, ..get("/", Action::Page, &[], "The dashboard") },
     Route { role: None, ..get("/app.js", Action::Script, &[], "The script of the dashboard") },
     Route {
@@ -628,7 +652,7 @@ pub(crate) enum Match {
 /// Finds the route of a request.
 pub(crate) fn find(method: &str, path: &str) -> Match {
     let mut is_known = false;
-    for route in ROUTES {
+    for route in routes() {
         if let Some(values) = fit(route.path, path) {
             // A client that may only ask whether something is there gets the same head.
             if route.method == method || (route.method == "GET" && method == "HEAD") {
@@ -659,7 +683,7 @@ fn fit(pattern: &str, path: &str) -> Option<Vec<String>> {
 /// The API as an OpenAPI document, version 3.1.
 pub(crate) fn open_api(version: &str) -> Value {
     let mut paths = Map::new();
-    for route in ROUTES.iter().filter(|route| !route.is_page()) {
+    for route in routes().filter(|route| !route.is_page()) {
         let path = paths.entry(route.path).or_insert_with(|| json!({}));
         path[route.method.to_ascii_lowercase()] = operation(route);
     }
@@ -763,7 +787,7 @@ mod tests {
     #[test]
     fn routes_that_change_something_need_more_than_the_viewer_role() {
         let mut seen = HashSet::new();
-        for route in ROUTES {
+        for route in routes() {
             assert!(seen.insert((route.method, route.path)), "{} is there twice", route.path);
             let is_secret = route.path.starts_with("/api/v1/trace");
             let is_change = route.method != "GET" && route.path != "/api/v1/session";
@@ -794,7 +818,7 @@ mod tests {
     #[test]
     fn the_document_has_every_route() {
         let document = open_api("1");
-        for route in ROUTES.iter().filter(|route| !route.is_page()) {
+        for route in routes().filter(|route| !route.is_page()) {
             let operation = &document["paths"][route.path][route.method.to_ascii_lowercase()];
             assert_eq!(operation["summary"], route.summary);
         }

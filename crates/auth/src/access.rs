@@ -180,6 +180,12 @@ impl Access {
         (dynamic.is_some() || of_file.is_some()).then(|| dynamic.unwrap_or(0) + of_file.unwrap_or(0))
     }
 
+    /// The users of a password file, if there is one.
+    #[must_use]
+    pub fn users_of_file(&self) -> Option<&Users> {
+        self.users.as_deref()
+    }
+
     /// Decides about a CONNECT, as far as that takes no time.
     ///
     /// A client without a name is none of the users' business. A client with a name has to know the password if there are

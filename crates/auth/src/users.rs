@@ -72,6 +72,11 @@ impl Users {
         self.by_name.is_empty()
     }
 
+    /// The names of all users, in any order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.keys().map(|name| &**name)
+    }
+
     /// The hash of a user's password.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<&Arc<PasswordHash>> {

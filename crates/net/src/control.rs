@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use base::{ConnectionId, ShardId};
+use base::{ConnectionId, Realm, ShardId};
 use broker::{ControlBusy, ControlRequest};
 
 /// Maximum number of messages with commands that wait. A connection has at most one.
@@ -15,11 +15,32 @@ const WAITING_BYTES_MAX: usize = 16 << 20;
 /// A message with commands.
 #[derive(Debug)]
 pub struct Order {
-    /// The connection that gets the acknowledgement.
-    pub(crate) from: (ShardId, ConnectionId),
+    pub(crate) from: Orderer,
     /// The commands, with their administrator.
     pub request: ControlRequest,
 }
+
+/// The receiver of the answers to commands.
+pub(crate) enum Orderer {
+    /// A connection, which gets the acknowledgement. The answers are published.
+    Client(ShardId, ConnectionId),
+    /// An operator. The function must not block.
+    Operator(Box<dyn FnOnce(Box<[u8]>) + Send>),
+}
+
+impl fmt::Debug for Orderer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client(shard, connection) => {
+                f.debug_tuple("Client").field(shard).field(connection).finish()
+            }
+            Self::Operator(_) => f.write_str("Operator"),
+        }
+    }
+}
+
+/// The realm and the client identifier that stand for operators, who have none.
+const OPERATOR: (Realm, &str) = (Realm::NONE, "[admin]");
 
 /// Messages with commands in the order in which they came.
 pub struct Orders {
@@ -57,6 +78,22 @@ impl Orders {
         orders
     }
 
+    /// Adds commands of an operator. `answer` gets the answers, and must not block. It is dropped if the broker ends.
+    ///
+    /// # Errors
+    /// Too many commands wait.
+    pub fn submit_for_operator(
+        &self,
+        payload: Vec<u8>,
+        user: Arc<str>,
+        answer: Box<dyn FnOnce(Box<[u8]>) + Send>,
+    ) -> Result<(), ControlBusy> {
+        let (realm, client_id) = OPERATOR;
+        let request =
+            ControlRequest { realm, user: Some(user), client_id: client_id.into(), payload: payload.into() };
+        self.submit(Order { from: Orderer::Operator(answer), request })
+    }
+
     pub(crate) fn submit(&self, order: Order) -> Result<(), ControlBusy> {
         let bytes = order.request.payload.len();
         let mut waiting = self.lock();
@@ -88,10 +125,7 @@ impl fmt::Debug for Orders {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-    use base::Realm;
 
     use super::*;
 
@@ -99,7 +133,7 @@ mod tests {
         let connection = ConnectionId { slot: 0, generation: 0 };
         let payload = vec![b'x'; bytes].into();
         let request = ControlRequest { realm: Realm(0), user: None, client_id: "a".into(), payload };
-        Order { from: (ShardId::new(0), connection), request }
+        Order { from: Orderer::Client(ShardId::new(0), connection), request }
     }
 
     #[test]

@@ -48,6 +48,7 @@ use session::Settings;
 use turn::{Board, Bounds, Note, ToLedger};
 
 use crate::clock::Clock;
+use crate::control::Orderer;
 use crate::inbox::{Inbox, Wake};
 use crate::listener::Listeners;
 use crate::quic::Mail;
@@ -264,10 +265,15 @@ impl Server {
         self.operator.parts().guard.current()
     }
 
-    /// Acknowledges commands that were carried out, and publishes the answers.
-    pub fn answer(&self, order: &Order, answer: ControlAnswer) {
-        let (shard, connection) = order.from;
-        self.switchboard().shards[shard.number()].post(Note::Controlled { connection, answer }.into());
+    /// Acknowledges commands that were carried out, and publishes the answers. An operator gets them alone.
+    pub fn answer(&self, order: Order, answer: ControlAnswer) {
+        match order.from {
+            Orderer::Client(shard, connection) => {
+                self.switchboard().shards[shard.number()]
+                    .post(Note::Controlled { connection, answer }.into());
+            }
+            Orderer::Operator(tell) => tell(answer.payload),
+        }
     }
 
     /// Stops accepting, tells every client goodbye, waits until that is written, and ends all threads.

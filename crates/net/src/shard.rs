@@ -14,6 +14,7 @@ use mio::{Events, Interest, Poll, Registry, Token};
 use turn::{Bounds, Host, Io, Letter, Peer, Readiness, ShardLoop, Sleep, ToLedger};
 
 use crate::clock::Clock;
+use crate::control::Orderer;
 use crate::control::{self, Orders};
 use crate::listener::Listeners;
 use crate::log::Log;
@@ -287,7 +288,7 @@ impl Host for Hands {
 
     fn control(&mut self, connection: ConnectionId, request: ControlRequest) -> Result<(), ControlBusy> {
         let orders = self.workers.orders.as_ref().ok_or(ControlBusy)?;
-        orders.submit(control::Order { from: (self.shard, connection), request })
+        orders.submit(control::Order { from: Orderer::Client(self.shard, connection), request })
     }
 
     fn random(&mut self) -> u128 {

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::{fs, io};
 
 use admin::{
-    AuditFile, Backup, BackupRefused, Certificate, Control, InForce, LogRecord, Operators, Queue, Reloaded,
-    Role, Running, Secure, Settings, Tokens,
+    AccessSource, AuditFile, Backup, BackupRefused, Certificate, CommandsRefused, Control, InForce,
+    LogRecord, Operators, Queue, Reloaded, Role, Running, Secure, Settings, SourceKind, Tokens,
 };
 use auth::Bans;
 use base::Realm;
 use config::{Binding, Config, OperatorRole, QueueFull};
 use layers::CurrentTls;
-use net::{Operator, TcpOptions};
+use net::{Operator, Orders, TcpOptions};
 
 use crate::expiry::InUse;
 use crate::logging::Level;
@@ -139,7 +139,8 @@ pub(crate) fn in_force(
 ) -> InForce {
     let topic_levels_max = usize::from(config.limits.topic_levels);
     let operators = operators(config, realms);
-    InForce { configuration, listeners, queue: queue(config), topic_levels_max, operators }
+    let (queue, sources) = (queue(config), sources(config, realms));
+    InForce { configuration, listeners, queue, topic_levels_max, operators, sources }
 }
 
 /// The operators whom the configuration names.
@@ -191,6 +192,37 @@ fn files(config: &Config) -> Vec<(PathBuf, Role)> {
     files.into_iter().filter_map(|(path, role)| Some((path.clone()?, role))).collect()
 }
 
+/// Maximum length of a file of rules that operators read, in bytes.
+const RULES_BYTES_MAX: u64 = 1 << 20;
+
+/// The sources of users and rules of all listeners, each once. `realms` has the users of each listener.
+fn sources(config: &Config, realms: &[Realm]) -> Vec<AccessSource> {
+    let mut all: Vec<AccessSource> = Vec::new();
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.to_string_lossy().into_owned());
+    let url = |url: &Option<String>| url.as_deref().map(config::without_query);
+    for (listener, realm) in config.listeners.iter().zip(realms) {
+        let of_keys = || path(&config.jwt.key_file).or_else(|| url(&config.jwt.keys_url));
+        let found = [
+            (SourceKind::Dynamic, path(&listener.dynamic_security_file)),
+            (SourceKind::Passwords, path(&listener.password_file)),
+            (SourceKind::Acl, path(&listener.acl_file)),
+            (SourceKind::Rules, path(&listener.rules_file)),
+            (SourceKind::Tokens, of_keys().filter(|_| listener.jwt)),
+            (SourceKind::Http, url(&config.http_auth.url).filter(|_| listener.http_auth)),
+            (SourceKind::Ldap, url(&config.ldap.url).filter(|_| listener.ldap)),
+        ];
+        for (kind, place) in found.into_iter().filter_map(|(kind, place)| Some((kind, place?))) {
+            let address = listener.address.to_string();
+            match all.iter_mut().find(|known| known.kind == kind && known.place == place) {
+                Some(known) => known.listeners.push(address),
+                None => all.push(AccessSource { kind, place, listeners: vec![address], realm: *realm }),
+            }
+        }
+    }
+    all.sort_by_key(|source| source.kind);
+    all
+}
+
 /// The main thread, as the server for operators reaches it.
 pub(crate) struct MainThread {
     pub(crate) in_force: Arc<Mutex<Arc<InForce>>>,
@@ -200,6 +232,8 @@ pub(crate) struct MainThread {
     pub(crate) recent: Recent,
     pub(crate) certificates: InUse,
     pub(crate) outcomes: Outcomes,
+    /// Commands of dynamic security, if there is any.
+    pub(crate) orders: Option<Arc<Orders>>,
     /// The file with all bans, if there is a data directory.
     pub(crate) bans: Option<PathBuf>,
 }
@@ -243,6 +277,22 @@ impl Control for MainThread {
 
     fn stop(&self) {
         self.wishes.stop();
+    }
+
+    fn carry_out(
+        &self,
+        commands: Vec<u8>,
+        who: Arc<str>,
+        answer: Box<dyn FnOnce(Box<[u8]>) + Send>,
+    ) -> Result<(), CommandsRefused> {
+        let orders = self.orders.as_ref().ok_or(CommandsRefused::Off)?;
+        orders.submit_for_operator(commands, who, answer).map_err(|_| CommandsRefused::Busy)
+    }
+
+    fn read_rules(&self, path: &str) -> Result<String, String> {
+        let read = mosquitto::read_regular(Path::new(path), RULES_BYTES_MAX);
+        let text = read.and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other));
+        text.map_err(|error| format!("{}: {error}", wire::Shown(path)))
     }
 
     fn store_bans(&self, bans: &Bans) -> Result<(), String> {

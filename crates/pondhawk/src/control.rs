@@ -92,8 +92,8 @@ impl Controls {
                 }
             }
         }
-        for (order, outcome) in orders.iter().zip(outcomes) {
-            self.tell(order, &outcome);
+        for (order, outcome) in orders.into_iter().zip(outcomes) {
+            self.tell(&order, &outcome);
             server.answer(order, ControlAnswer { payload: outcome.answer.into_bytes().into() });
         }
         has_changed

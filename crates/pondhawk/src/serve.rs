@@ -76,6 +76,7 @@ pub(crate) fn serve(loaded: &Loaded, reload: Reload, file_layer: FileLayer) -> i
         certificates: running.certificates.in_use(),
         outcomes: reload.outcomes().clone(),
         backups: Backups::new(config.data_dir.clone(), config.admin.backup_dir.clone()),
+        orders: options.orders.clone(),
         bans: bans_file,
     };
     let admin =

@@ -112,6 +112,17 @@ try {
   await look("try-received", "#/try", "<u>splash</u>");
   await evaluate(`document.querySelector("main p button").click()`);
   await look("try-ended", "#/try", "You have disconnected.");
+  await look("access", "#/access", "allow subscribePattern pond/#");
+  await evaluate(`document.querySelector("input[name=name]").value = "bob<b>"; document.querySelectorAll("main form")[1].querySelector("button").click()`);
+  await look("access-new", "#/access", "The user bob<b> is there.");
+  await look("user", "#/user/anna", "<b>Anna</b>");
+  await evaluate(`document.querySelector("select[name=role]").value = "writer"; document.querySelectorAll("main form")[1].querySelector("button").click()`);
+  await look("user-role", "#/user/anna", "anna has the role writer.");
+  await evaluate(`document.querySelector("main button.danger").click(); document.querySelector("#ask button[value=yes]").click()`);
+  await look("user-gone", "#/user/anna", "no source here has this user");
+  await look("access-none", "#/access?match=unicorn", "There is no such user.");
+  const rules = await evaluate(`document.querySelector('main a[href^="#/rules"]').getAttribute("href")`);
+  await look("rules", rules, "<i>pond</i>");
   await look("listeners", "#/listeners", "127.0.0.1:");
   await evaluate(`document.querySelector("input[name=seconds]").value = "3600";
     document.querySelector("main form button").click(); document.querySelector("#ask button[value=yes]").click()`);

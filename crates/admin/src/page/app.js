@@ -1,4 +1,5 @@
 // The dashboard: the place of the page in its address, the login, and the views.
+import { access, rules, user } from "./views/access.js";
 import { account, users } from "./views/account.js";
 import { figures, listeners } from "./views/server.js";
 import { audit, log } from "./views/log.js";
@@ -16,12 +17,12 @@ import { forget as forgetClient, trial } from "./views/try.js";
 
 const INTERVAL_MS = 5000;
 const content = document.getElementById("content");
-const VIEWS = { "": overview, account, audit, bans, busiest, client, clients, configuration, explain, figures, group, groups, listeners, log, publish,
-  retained, subscribers, topics, trace, try: trial, users };
+const VIEWS = { "": overview, access, account, audit, bans, busiest, client, clients, configuration, explain, figures, group, groups, listeners, log, publish,
+  retained, rules, subscribers, topics, trace, try: trial, user, users };
 // Views that show a state which changes all the time.
 const LIVE = [overview, account, busiest, client, log, users];
 // The entry of the menu for views that have none of their own.
-const ABOVE = { client: "clients", group: "groups" };
+const ABOVE = { client: "clients", group: "groups", rules: "access", user: "access" };
 let known = null;
 
 // Asks for the role of the token, once for each token. Over TLS, the certificate of the browser may be enough.

@@ -63,6 +63,26 @@ impl DynamicSecurity {
         answers.end()
     }
 
+    /// Answers a question: one of the commands that begin with `get` or `list`, with its other fields.
+    ///
+    /// # Errors
+    /// There is no such question, or what it asks for. The text is that of Mosquitto.
+    pub fn answer(&self, command: &str, fields: &Value) -> Result<Value, &'static str> {
+        let answered = match command {
+            "getClient" => self.tell_client(fields),
+            "listClients" => self.list_clients(fields),
+            "getGroup" => self.tell_group(fields),
+            "listGroups" => self.list_groups(fields),
+            "getRole" => self.tell_role(fields),
+            "listRoles" => self.list_roles(fields),
+            _ => Err(NO_COMMAND),
+        };
+        match answered? {
+            Outcome::Data(data) => Ok(data),
+            Outcome::Done => Err(NO_COMMAND),
+        }
+    }
+
     /// Refuses all commands of a message for this reason.
     #[must_use]
     pub fn refuse_control(payload: &[u8], reason: &str) -> Controlled {

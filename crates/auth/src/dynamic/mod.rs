@@ -103,6 +103,11 @@ impl DynamicSecurity {
         self.clients.is_empty()
     }
 
+    /// The names of all clients, in their order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.clients.keys().map(|name| &**name)
+    }
+
     /// Whether there is a client of this name, disabled or not.
     #[must_use]
     pub fn knows(&self, user: &str) -> bool {

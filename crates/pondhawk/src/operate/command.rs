@@ -1,5 +1,6 @@
 //! The subcommands of `pondhawk ctl`, and the requests behind them.
 
+mod access;
 mod broker;
 mod clients;
 mod messages;
@@ -9,6 +10,7 @@ use serde_json::Value;
 
 use super::table::Columns;
 use super::trace::TraceArguments;
+use access::AccessCommand;
 use broker::BrokerCommand;
 use clients::ClientsCommand;
 use messages::MessagesCommand;
@@ -22,6 +24,8 @@ pub(super) enum CtlCommand {
     Clients(ClientsCommand),
     #[command(flatten)]
     Messages(MessagesCommand),
+    #[command(flatten)]
+    Access(AccessCommand),
 }
 
 impl CtlCommand {
@@ -30,6 +34,7 @@ impl CtlCommand {
             Self::Broker(command) => command.work(),
             Self::Clients(command) => command.work(),
             Self::Messages(command) => command.work(),
+            Self::Access(command) => command.work(),
         }
     }
 }
@@ -38,6 +43,10 @@ impl CtlCommand {
 pub(super) enum Work<'a> {
     /// Prints the object that a request returns.
     One(Request),
+    /// Asks for a new password, and prints the object that a request with it returns.
+    WithPassword(Request),
+    /// Prints this field of the object at a path.
+    Text(String, &'static str),
     /// Prints a list, which several requests return in pieces.
     List(Listing),
     /// Discards messages of the queue at `path`: those that match `filter`, or all.

@@ -165,6 +165,20 @@ fn do_work(server: &Server, work: Work<'_>, is_json: bool) -> io::Result<ExitCod
             let body = server.send(method, &path, body.as_ref())?;
             if is_json { print(&body) } else { print(&table::fields(&serde_json::from_str(&body)?)) }
         }
+        Work::WithPassword(Request { method, path, body }) => {
+            let password = crate::users::new_password().map_err(io::Error::other)?;
+            let password = String::from_utf8(password).map_err(io::Error::other)?;
+            let mut body = body.unwrap_or_else(|| json!({}));
+            body["password"] = password.into();
+            return do_work(server, Work::One(Request { method, path, body: Some(body) }), is_json);
+        }
+        Work::Text(path, field) => {
+            let body = server.send("GET", &path, None)?;
+            let value: Value = serde_json::from_str(&body)?;
+            let lines = value[field].as_str().unwrap_or_default().lines();
+            let text: String = lines.map(|line| on_terminal(line) + "\n").collect();
+            if is_json { print(&body) } else { print(&text) }
+        }
         Work::List(Listing { path, name, columns, limit }) => {
             let items = read_list(server, &path, name, limit)?;
             if is_json {

@@ -82,6 +82,28 @@ pub(crate) const CERTIFICATES: Columns = &[
 /// Columns of the list of bans.
 pub(crate) const BANS: Columns =
     &[("kind", "KIND"), ("value", "VALUE"), ("seconds_left", "SECONDS LEFT"), ("reason", "REASON")];
+/// Columns of the list of users.
+pub(crate) const USERS: Columns = &[
+    ("user", "USER"),
+    ("source", "SOURCE"),
+    ("disabled", "DISABLED"),
+    ("roles", "ROLES"),
+    ("groups", "GROUPS"),
+    ("client_id", "CLIENT"),
+    ("operator", "OPERATOR"),
+];
+/// Columns of the list of roles.
+pub(crate) const ROLES: Columns = &[("rolename", "ROLE"), ("acls", "RULES")];
+/// Columns of the list of groups of users.
+pub(crate) const USER_GROUPS: Columns = &[("groupname", "GROUP"), ("roles", "ROLES"), ("clients", "USERS")];
+/// Columns of the list of sources of users and rules.
+pub(crate) const SOURCES: Columns = &[
+    ("kind", "KIND"),
+    ("place", "PLACE"),
+    ("users", "USERS"),
+    ("editable", "EDITABLE"),
+    ("listeners", "LISTENERS"),
+];
 /// Columns of the list of listeners.
 pub(crate) const LISTENERS: Columns = &[
     ("address", "ADDRESS"),
@@ -180,9 +202,23 @@ fn cell(value: &Value) -> String {
             let encoding = if value["encoding"] == "base64" { " (base64)" } else { "" };
             on_terminal(&format!("{}{encoding}", value["payload"].as_str().unwrap_or_default()))
         }
+        Value::Object(fields) if fields.contains_key("acltype") => {
+            let word = if value["allow"] == true { "allow" } else { "deny" };
+            format!("{word} {} {}", cell(&value["acltype"]), cell(&value["topic"]))
+        }
+        Value::Object(_) => named(value).unwrap_or_else(|| value.to_string()),
         other => other.to_string(),
     };
     on_terminal(&text)
+}
+
+/// The name of a user, a group or a role in a list, with its priority there.
+fn named(value: &Value) -> Option<String> {
+    let name = ["rolename", "groupname", "username"].iter().find_map(|field| value[*field].as_str())?;
+    Some(match value["priority"].as_i64() {
+        Some(priority) => format!("{name} ({priority})"),
+        None => name.to_owned(),
+    })
 }
 
 /// A text of a client, without characters that control a terminal or turn the direction of writing.
@@ -202,6 +238,18 @@ mod tests {
             on_terminal("a\u{1B}[2J\n=> b\u{202E}\u{200F}c é"),
             "a\u{FFFD}[2J\u{FFFD}=> b\u{FFFD}\u{FFFD}c é"
         );
+    }
+
+    #[test]
+    fn roles_and_rules_are_written_in_words() {
+        let user = json!({
+            "user": "ann", "source": "dynamic_security_file", "disabled": true, "client_id": null, "operator": null,
+            "roles": [{ "rolename": "reader" }, { "rolename": "writer", "priority": 5 }], "groups": [],
+        });
+        assert!(list(&[user], USERS).contains("yes       reader; writer (5)  none    -       -\n"));
+        let rule = json!({ "acltype": "subscribePattern", "topic": "pond/#", "priority": 0, "allow": false });
+        let role = json!({ "rolename": "reader", "acls": [rule] });
+        assert!(list(&[role], ROLES).contains("reader  deny subscribePattern pond/#\n"));
     }
 
     #[test]

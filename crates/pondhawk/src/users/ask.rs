@@ -8,7 +8,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 ///
 /// # Errors
 /// The two are different, or nothing can be read.
-pub(super) fn new_password() -> Result<Vec<u8>, String> {
+pub(crate) fn new_password() -> Result<Vec<u8>, String> {
     let first = ask("Password: ")?;
     if io::stdin().is_terminal() && ask("Again: ")? != first {
         return Err("the two passwords are different".to_owned());

@@ -5,7 +5,7 @@ mod edit;
 mod rules;
 mod store;
 
-pub(crate) use ask::password as ask_password;
+pub(crate) use ask::{new_password, password as ask_password};
 pub(crate) use store::replace_private;
 
 use std::path::Path;
@@ -75,7 +75,7 @@ fn change_file(arguments: &PasswdArguments) -> Result<String, String> {
         (true, Some(password)) => password.as_bytes().to_vec(),
         (true, None) => return Err("-b needs the password behind the user name".to_owned()),
         (false, Some(_)) => return Err("a password on the command line needs -b".to_owned()),
-        (false, None) => ask::new_password()?,
+        (false, None) => new_password()?,
     };
     set(&mut users, name, scheme, &password)?;
     store::write(file, &users)?;
