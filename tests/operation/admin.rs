@@ -52,9 +52,18 @@ impl Server {
     /// The server of a broker with a token for each role: those of an admin, an operator and a viewer. `files` is a directory for
     /// the tokens.
     pub(super) fn with_roles(shards: u16, settings: &str, files: &Path) -> (Broker, [Self; 3]) {
+        Self::with_roles_and(shards, (settings, ""), files)
+    }
+
+    /// The same with more keys of `[admin]`.
+    pub(super) fn with_roles_and(
+        shards: u16,
+        (settings, keys): (&str, &str),
+        files: &Path,
+    ) -> (Broker, [Self; 3]) {
         let roles = ["admin", "operator", "viewer"];
         let token = |role: &str| format!("{role}-0123456789abcdef");
-        let mut admin = "[admin]\naddress = \"127.0.0.1:0\"\n".to_owned();
+        let mut admin = format!("[admin]\naddress = \"127.0.0.1:0\"\n{keys}");
         for role in roles {
             let path = files.join(role);
             fs::write(&path, format!("# {role}\n{} {role} of the night\n", token(role))).expect("it is ours");

@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::admin::{Server, broker};
 
 /// The number of views that are looked at, in their states.
-const LOOKS: usize = 77;
+const LOOKS: usize = 79;
 
 /// The page and its script come without a token, and have nothing of the broker in them.
 #[test]
@@ -38,6 +38,9 @@ fn the_dashboard_comes_without_a_token_and_asks_for_one() {
     assert_eq!(stranger.get("/views/..%2fapp.js").status, 404);
 }
 
+/// An operator who logs in with a password.
+const OPERATOR: &str = "users = { zoe = \"viewer\" }\n";
+
 /// A second listener with users and rules. Everybody may do everything at the first.
 fn users_and_rules(files: &std::path::Path) -> String {
     let write = |name: &str, text: &str| {
@@ -53,11 +56,12 @@ fn users_and_rules(files: &std::path::Path) -> String {
         ],
     });
     let dynamic = write("dynamic", &dynamic.to_string());
-    let (passwords, rules) = (write("users", ""), write("acl", "topic read <i>pond</i>/#\n"));
+    let (passwords, rules) = (files.join("users"), write("acl", "topic read <i>pond</i>/#\n"));
+    crate::operators::set_passwords(&passwords, &[("zoe", "z: \u{e9}")]);
     let listener = "[[listener]]\naddress = \"127.0.0.1:0\"\n";
     format!(
-        "{listener}allow_anonymous = true\n{listener}dynamic_security_file = {dynamic:?}\npassword_file = {passwords:?}\n\
-         acl_file = {rules:?}\n"
+        "[auth]\ndynamic_security_file = {dynamic:?}\npassword_file = {passwords:?}\nacl_file = {rules:?}\n{listener}\
+         allow_anonymous = true\ndynamic_security_file = \"off\"\npassword_file = \"off\"\nacl_file = \"off\"\n{listener}"
     )
 }
 
@@ -67,7 +71,7 @@ fn users_and_rules(files: &std::path::Path) -> String {
 fn every_view_of_the_dashboard_shows_its_data_in_a_browser() {
     let files = tempfile::tempdir().expect("a directory");
     let (broker, [server, operator, viewer]) =
-        Server::with_roles(2, &users_and_rules(files.path()), files.path());
+        Server::with_roles_and(2, (&users_and_rules(files.path()), OPERATOR), files.path());
     let mut frog = broker.client(Version::V5, "frog/1");
     frog.subscribe("pond/#");
     let body = json!({ "topic": "pond/x", "payload": "<b>croak</b>", "retain": true });

@@ -156,6 +156,13 @@ try {
     const expected = { operator: "End session", viewer: "Disconnect,End session" }[name];
     if (off !== expected) problems.push(`${name}: the buttons that are off are ${off}, and not ${expected}`);
   }
+  await evaluate(`document.getElementById("leave").click()`);
+  await look("password-login", "#/", "Or log in as a user");
+  await evaluate(`document.querySelector("input[name=user]").value = "zoe"; document.querySelector("input[name=password]").value = "z: é";
+    document.querySelectorAll("main form")[1].querySelector("button").click()`);
+  await look("password", "#/", "Your role: viewer");
+  const kept = await evaluate("JSON.stringify(sessionStorage)");
+  if (!/"session":"[0-9a-f]{64}"/.test(kept) || kept.includes("z:") || kept.includes(btoa("zoe:"))) problems.push(`the tab keeps ${kept}`);
   await look("viewer-publish", "#/publish", "Publishing needs the role operator. Yours is viewer.");
   await look("viewer-bans", "#/bans", "Banning clients needs the role operator.");
   await look("viewer-configuration", "#/configuration", "A backup needs the role admin.");

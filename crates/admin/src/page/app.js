@@ -68,7 +68,7 @@ function login(text) {
   return [make("h1", {}, "A token is needed"), make("p", {}, text), withToken,
     make("p", {}, "The broker has printed the place of its token at its start. The token stays in this tab until it is closed."),
     make("h2", {}, "Or log in as a user"), withPassword,
-    make("p", {}, "The key `users` of [admin] names users with their roles. The password does not stay in this tab: a session takes its place.")];
+    make("p", {}, "The configuration of the broker names users with their roles (users of [admin]). The password does not stay in this tab: a session takes its place.")];
 }
 
 function explainError(error) {

@@ -68,13 +68,14 @@ function editor(one, roles) {
     change(`Give ${one.user} another password? Its clients are disconnected.`, to("password"), "PUT", values(secret), `${one.user} has another password.`);
   } }, field("New password", { name: "password", type: "password", required: true, autocomplete: "new-password" }), make("button", {}, "Set the password"));
   const given = one.roles.map(({ rolename }) => rolename);
-  const grant = orders("admin", "Another role", { onsubmit: (event) => {
+  const left = roles.filter(({ rolename }) => !given.includes(rolename));
+  const grant = left.length && orders("admin", "Another role", { onsubmit: (event) => {
     event.preventDefault();
     const { role } = values(grant);
     change(null, to("roles", role), "PUT", undefined, `${one.user} has the role ${role}.`);
-  } }, make("label", {}, "Role", make("select", { name: "role" }, roles.filter(({ rolename }) => !given.includes(rolename)).map(({ rolename }) => make("option", {}, rolename)))),
+  } }, make("label", {}, "Role", make("select", { name: "role" }, left.map(({ rolename }) => make("option", {}, rolename)))),
   make("button", {}, "Give the role"));
-  return [make("p", {}, toggle, " ", end), secret, grant, table("Roles of the user", [
+  return [make("p", {}, toggle, " ", end), secret, grant || null, table("Roles of the user", [
     ["Role", (role) => names([role], "rolename"), "long"],
     ["Action", ({ rolename }) => order("admin", { "aria-label": `Take the role ${rolename}`, onclick: () => change(`Take the role ${rolename} from ${one.user}?`, to("roles", rolename), "DELETE", undefined, `${one.user} has the role ${rolename} no more.`) }, "Take")],
   ], one.roles, "The user has no role of its own.")];
@@ -83,7 +84,7 @@ function editor(one, roles) {
 export async function user([name]) {
   const [{ users }, { roles }] = await Promise.all([call(`/api/v1/access/users/${encode(name)}`), call("/api/v1/access/roles")]);
   return [make("h1", {}, `User ${name}`), ...users.flatMap((one) => [
-    make("h2", {}, `In the ${KINDS[one.source]}`), make("p", {}, one.place),
+    make("h2", {}, `Source: ${KINDS[one.source]}`), make("p", {}, one.place),
     one.operator ? make("p", {}, `The user is an operator with the role ${one.operator} (users of [admin]).`) : null,
     one.text ? make("p", {}, one.text) : null,
     one.groups.length ? make("p", {}, `Groups: ${names(one.groups, "groupname")}`) : null,
