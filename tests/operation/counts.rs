@@ -168,12 +168,37 @@ fn messages_are_counted_for_each_listener_and_user_and_the_sums_are_those_of_the
             assert_eq!(fields(user, MESSAGES), messages, "{user}");
             assert_eq!(fields(user, CONNECTIONS), json!([1, 0, 0, 1]), "{user}");
         }
+        for (name, kind, is_proved, direction) in [
+            (Some("ann"), "user", Some(true), "bytes_received"),
+            (Some("bob"), "user", Some(true), "bytes_sent"),
+            (None, "anonymous", None, "bytes_sent"),
+        ] {
+            let bytes = user(&users, name, kind, is_proved)[direction].as_u64();
+            assert!(bytes > Some(100), "{name:?}: {bytes:?} {direction}");
+        }
         let not_let_in = user(&users, None, "not_let_in", None);
         assert_eq!(fields(not_let_in, CONNECTIONS), json!([0, 5, 1, 0]));
         drop(clients);
         let nobody =
             |value: &Value| value["totals"].to_string().contains(r#""broker":0,"name":"clients_connected""#);
         settled(&server, "/api/v1/users", nobody);
+    }
+}
+
+#[test]
+fn a_connection_that_a_listener_refuses_counts_for_this_listener() {
+    let listener = "[[listener]]\naddress = \"127.0.0.1:0\"\n";
+    for broker in brokers(&format!("{ADMIN}{listener}{listener}connections = 1\n")) {
+        let server = Server::of(&broker);
+        let [_, narrow]: [SocketAddr; 2] = addresses(&broker);
+        let _first = Client::connect(narrow, &Connect::new(Version::V5, "first"));
+        RawClient::connect(narrow).expect_closed();
+        let refused = |value: &Value| value["listeners"][1]["connections_refused"] == json!(1);
+        let listeners = settled(&server, "/api/v1/listeners", refused);
+        assert_eq!(listeners["listeners"][0]["connections_refused"], 0);
+        let metrics = server.get("/metrics").body;
+        let line = format!("pondhawk_listener_connections_refused_total{{listener=\"{narrow}\"}} 1");
+        assert!(metrics.lines().any(|found| found == line), "{line} is not in {metrics}");
     }
 }
 
