@@ -25,8 +25,8 @@ enum Pace {
     Alone,
     /// The same. The step also waits for the end of this earlier step, which runs beside others.
     After(&'static str),
-    /// The next steps do not wait. Steps of this pace that follow each other run one after another.
-    Beside,
+    /// The next steps do not wait. Steps with the same word that follow each other run one after another.
+    Beside(&'static str),
 }
 
 use Pace::{After, Alone, Beside};
@@ -41,31 +41,33 @@ const STEPS: &[(&str, Pace, Work)] = &[
     ("conformance", Alone, |house, log| conformance::run(house, Aim::Check, log)),
     ("words", Alone, words::check),
     // The installation often waits for registries.
-    ("tools", Beside, tools::install),
+    ("tools", Beside("tools"), tools::install),
     ("lints", Alone, |house, log| {
-        log.run(house.cargo().args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))
+        log.run(house.cargo().args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
+        // A separate check of the broker, without the features that its neighbours enable in shared libraries. Later it would
+        // keep the folder of all builds locked.
+        log.run(house.cargo().args(["check", "--package", "pondhawk"]))
     }),
     ("build", Alone, |house, log| house.build(log)),
-    // The tests often wait. These two steps take what the tests, and the steps behind them, leave of the processor.
-    ("ahead", Beside, |house, log| {
+    // The tests often wait. The next two steps take what the tests, and the steps behind them, leave of the processor.
+    ("ahead", Beside("builds"), |house, log| {
         log.run(&mut sim::build(house.idle_cargo()))?;
         fuzz::build_all(house, house.idle_cargo(), log)?;
-        bench::check_codecs(house, log)?;
-        // A separate check of the broker, without the features that its neighbours enable in shared libraries.
-        log.run(house.idle_cargo().args(["check", "--package", "pondhawk"]))
+        bench::check_codecs(house, log)
     }),
-    ("rustdoc", Beside, |house, log| {
+    ("rustdoc", Beside("builds"), |house, log| {
         let mut rustdoc = house.idle_cargo();
         log.run(rustdoc.env("RUSTDOCFLAGS", "--deny warnings").args(["doc", "--workspace", "--no-deps"]))
     }),
-    ("semver", Beside, tools::semver_since_release),
+    ("semver", Beside("builds"), tools::semver_since_release),
+    // Packing takes one processor.
+    ("package", Beside("builds"), package::run_in_short),
+    // This step takes five minutes, and a fifth of a core.
+    ("soak", Beside("soak"), |house, log| program::SOAK.run_in_short(house, log)),
     // This step covers the tests of every crate, with doc tests and the check of generated pages. The step also runs
     // the real binary against real clients, in the profile that checks arithmetic, and tests architecture and
     // features.
     ("tests", After("tools"), testing::run),
-    // The last steps use all the time that they are given. This one takes a fifth of a core, and about as long as they do.
-    ("soak", Beside, |house, log| program::SOAK.run_in_short(house, log)),
-    ("package", Alone, package::run_in_short),
     ("crash", Alone, |house, log| program::CRASH.run_in_short(house, log)),
     ("bench", Alone, bench::run_in_short),
     ("simulation", Alone, sim::run_in_short),
@@ -84,7 +86,7 @@ pub(crate) fn run(house: &House, names: &[String], report: &mut Report) -> Resul
     let is_wanted = |step: &str| names.is_empty() || names.iter().any(|name| name == step);
     let steps: Vec<_> = STEPS.iter().filter(|(step, ..)| is_wanted(step)).collect();
     let rows: Vec<_> =
-        steps.chunk_by(|(_, one, _), (_, other, _)| *one == Beside && *other == Beside).collect();
+        steps.chunk_by(|(_, one, _), (_, other, _)| matches!(one, Beside(_)) && one == other).collect();
     thread::scope(|scope| {
         let mut beside: Vec<BesideOthers<'_>> = Vec::new();
         for (at, row) in rows.iter().enumerate() {
@@ -92,7 +94,7 @@ pub(crate) fn run(house: &House, names: &[String], report: &mut Report) -> Resul
             let is_awaited = |others: &mut BesideOthers<'_>| matches!(pace, After(step) if others.has(step));
             beside.extract_if(.., is_awaited).for_each(|others| report.finish(others));
             let steps = row.iter().map(|(name, _, work)| (*name, move |log: &mut Log| work(house, log)));
-            if pace == Beside && at + 1 < rows.len() {
+            if matches!(pace, Beside(_)) && at + 1 < rows.len() {
                 beside.push(report.begin(steps.collect(), scope));
             } else {
                 steps.for_each(|(name, work)| report.step(name, work));
@@ -128,4 +130,21 @@ pub(crate) fn write_docs(house: &House) -> [Command; 4] {
         command.env("PONDHAWK_WRITE_DOCS", "1").args(["test", "--package", package, "--test", test, name]);
         command
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_waits_for_an_earlier_one_that_runs_beside_others() {
+        for (at, (name, pace, _)) in STEPS.iter().enumerate() {
+            let After(awaited) = pace else { continue };
+            let mut earlier = STEPS[..at].iter();
+            assert!(
+                earlier.any(|(step, pace, _)| step == awaited && matches!(pace, Beside(_))),
+                "{name}: {awaited}"
+            );
+        }
+    }
 }
