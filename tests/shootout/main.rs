@@ -1,5 +1,6 @@
 //! `pondhawk shootout`: its report, and lies that it must notice.
 
+mod agents;
 mod balancers;
 mod minute;
 mod recipes;
@@ -45,12 +46,22 @@ fn over_layers(servers: &[&str], workloads: &[(&str, &str)]) -> String {
 
 /// Runs a shoot-out of one round. Returns its figures, and the report.
 fn run(folder: &Path, description: &str) -> (Value, String) {
+    Program::start(command(folder, description)).finish();
+    read(folder)
+}
+
+/// The command for a shoot-out of one round.
+fn command(folder: &Path, description: &str) -> Command {
     let file = folder.join("shootout.toml");
     fs::write(&file, description).unwrap();
     let mut command = Command::new(pondhawk());
     command.arg("shootout").arg(file).args(["--rounds", "1", "--output"]).arg(folder.join("report"));
     command.env("PONDHAWK_PEERS", peers());
-    Program::start(command).finish();
+    command
+}
+
+/// The figures of a shoot-out, and its report.
+fn read(folder: &Path) -> (Value, String) {
     let figures = fs::read_to_string(folder.join("report/results.json")).unwrap();
     (serde_json::from_str(&figures).unwrap(), fs::read_to_string(folder.join("report/report.md")).unwrap())
 }

@@ -25,6 +25,7 @@ pub(crate) use self::layers::RelayArgs;
 use self::layers::{HandshakesArgs, LayersArgs};
 use self::offline::OfflineArgs;
 pub use self::shootout::ShootoutArgs;
+pub(crate) use self::shootout::{AgentArgs, ShootoutCommand};
 use self::trouble::{RetainedFloodArgs, SharedQueueArgs, SlowConsumerArgs, StormArgs};
 use crate::error::Error;
 use crate::exchange::Quality;

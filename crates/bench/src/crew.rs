@@ -142,6 +142,11 @@ impl Crew {
         self.has_failed.load(Ordering::Relaxed)
     }
 
+    /// The measurer has given up.
+    pub(crate) fn give_up(&self) {
+        self.fail(&self.gate());
+    }
+
     /// Under the lock, so that nobody goes to sleep between looking and this.
     fn fail(&self, _gate: &MutexGuard<'_, Gate>) {
         self.has_failed.store(true, Ordering::Relaxed);

@@ -83,6 +83,91 @@ pub(crate) struct Measured {
     pub(crate) connection_bytes: Option<f64>,
     /// The share of the time in which the generator's busiest thread ran or waited for a processor.
     pub(crate) generator_busy: f64,
+    /// The common start, if agents were the generator.
+    pub(crate) concert: Option<Concert>,
+}
+
+/// The common start of agents.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Concert {
+    /// The clocks of agents are known to this.
+    pub(crate) uncertainty: Duration,
+    /// From the first start to the last one.
+    pub(crate) spread: Duration,
+}
+
+/// CPU times up to now, or in a time.
+#[derive(Debug)]
+pub(crate) struct CpuTimes {
+    /// Of each replica.
+    servers: Option<Vec<Duration>>,
+    balancer: Option<Duration>,
+}
+
+impl CpuTimes {
+    /// The times up to now.
+    pub(crate) fn of(target: &Target) -> Self {
+        let servers = target.servers.cpu_times();
+        Self { servers, balancer: target.balancer.and_then(ProcessGroup::cpu_time) }
+    }
+
+    /// The times from those of an earlier moment on.
+    pub(crate) fn since(self, before: Self) -> Self {
+        let pairs = before.servers.zip(self.servers);
+        let servers = pairs.map(|(before, after)| {
+            before.iter().zip(&after).map(|(before, after)| after.saturating_sub(*before)).collect()
+        });
+        let balancer = before.balancer.zip(self.balancer);
+        Self { servers, balancer: balancer.map(|(before, after)| after.saturating_sub(before)) }
+    }
+
+    pub(crate) fn of_servers(&self) -> Option<Duration> {
+        self.servers.as_ref().map(|times| times.iter().sum())
+    }
+
+    pub(crate) fn of_balancer(&self) -> Option<Duration> {
+        self.balancer
+    }
+
+    /// The share of the busiest replica in the time of all.
+    pub(crate) fn busiest_share(&self) -> Option<f64> {
+        let (most, all) = (self.servers.iter().flatten().max()?, self.of_servers()?);
+        (!all.is_zero()).then(|| most.as_secs_f64() / all.as_secs_f64())
+    }
+}
+
+/// Decides when the threads of a run start, and when it ends.
+pub(crate) trait Conductor {
+    /// Looks now and then at the number of messages that have arrived, and that will.
+    ///
+    /// # Errors
+    /// An error ends the run.
+    fn look(&mut self, arrived: u64, expected: u64) -> Result<()>;
+
+    /// All clients are set up. The clock starts when this returns.
+    ///
+    /// # Errors
+    /// An error ends the run.
+    fn wait_for_start(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// All threads have come to their end. Connections are closed when this returns.
+    ///
+    /// # Errors
+    /// An error ends the run.
+    fn wait_for_others(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// A generator that works alone.
+struct Alone<F>(F);
+
+impl<F: FnMut(u64, u64) -> Result<()>> Conductor for Alone<F> {
+    fn look(&mut self, arrived: u64, expected: u64) -> Result<()> {
+        (self.0)(arrived, expected)
+    }
 }
 
 /// Figures of the server's process.
@@ -90,9 +175,7 @@ pub(crate) struct Measured {
 struct Observed {
     /// Resident memory, without pages of files, when all clients were set up.
     anonymous_bytes: Option<u64>,
-    /// CPU time of each replica.
-    server_cpu: Option<Vec<Duration>>,
-    balancer_cpu: Option<Duration>,
+    cpu: CpuTimes,
     peak_bytes: Option<u64>,
     elapsed: Duration,
 }
@@ -114,7 +197,22 @@ impl Generator {
         &self,
         parts: Vec<P>,
         target: &Target,
-        mut look: impl FnMut(u64, u64) -> Result<()>,
+        look: impl FnMut(u64, u64) -> Result<()>,
+    ) -> Result<Measured> {
+        self.conduct(parts, 0, target, &mut Alone(look))
+    }
+
+    /// The same with the start and the end that a conductor chooses. `first` is the number of the first thread among
+    /// those of all generators.
+    ///
+    /// # Errors
+    /// As [`Self::measure`], with those of the conductor.
+    pub(crate) fn conduct<P: Part>(
+        &self,
+        parts: Vec<P>,
+        first: usize,
+        target: &Target,
+        conductor: &mut dyn Conductor,
     ) -> Result<Measured> {
         let crew = &Crew::new(parts.len());
         let expected = parts.iter().map(|part| part.expected()).sum();
@@ -122,11 +220,13 @@ impl Generator {
         let settles = parts.iter().any(Part::measures_memory);
         target.servers.reset_peak();
         let anonymous_before = target.servers.anonymous_bytes();
-        let look = |arrived| look(arrived, expected);
         let (shares, observed) = thread::scope(|scope| {
             let spawn = |(worker, part)| scope.spawn(move || self.work(part, worker, target, crew));
-            let threads: Vec<_> = parts.into_iter().enumerate().map(spawn).collect();
-            let observed = observe(target, crew, settles, look);
+            let threads: Vec<_> = (first..).zip(parts).map(spawn).collect();
+            let observed = observe(target, crew, settles, &mut Audience { conductor, expected });
+            if observed.is_err() {
+                crew.give_up();
+            }
             let join = |thread: thread::ScopedJoinHandle<'_, _>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             };
@@ -144,14 +244,15 @@ impl Generator {
         Ok(Measured {
             outcome,
             elapsed: observed.elapsed,
-            busiest_share: observed.server_cpu.as_deref().and_then(busiest_share),
-            server_cpu: observed.server_cpu.map(|times| times.iter().sum()),
-            balancer_cpu: observed.balancer_cpu,
+            busiest_share: observed.cpu.busiest_share(),
+            server_cpu: observed.cpu.of_servers(),
+            balancer_cpu: observed.cpu.of_balancer(),
             peak_bytes: observed.peak_bytes,
             connection_bytes: added
                 .filter(|_| settles && connections > 0)
                 .map(|bytes| bytes / connections as f64),
             generator_busy,
+            concert: None,
         })
     }
 
@@ -200,56 +301,50 @@ impl Generator {
     }
 }
 
+/// A conductor, with the number of messages that will arrive.
+struct Audience<'a> {
+    conductor: &'a mut dyn Conductor,
+    expected: u64,
+}
+
+impl Audience<'_> {
+    fn look(&mut self, arrived: u64) -> Result<()> {
+        self.conductor.look(arrived, self.expected)
+    }
+}
+
 /// Opens the gates for the crew, and looks at the server at the right times; `None` if a thread failed.
 ///
 /// # Errors
-/// What `look` returns.
+/// Those of the conductor.
 fn observe(
     target: &Target,
     crew: &Crew,
     settles: bool,
-    mut look: impl FnMut(u64) -> Result<()>,
+    audience: &mut Audience<'_>,
 ) -> Result<Option<Observed>> {
-    if !crew.await_all(LOOK_INTERVAL, || look(0))? {
+    if !crew.await_all(LOOK_INTERVAL, || audience.look(0))? {
         return Ok(None);
     }
-    let Target { servers, balancer, .. } = target;
-    let anonymous_bytes = anonymous_bytes(servers, settles);
-    let balancer_before = balancer.and_then(ProcessGroup::cpu_time);
-    let servers_before = servers.cpu_times();
+    let anonymous_bytes = anonymous_bytes(&target.servers, settles);
+    audience.conductor.wait_for_start()?;
+    let before = CpuTimes::of(target);
     crew.start();
     crew.open();
-    if !crew.await_all(LOOK_INTERVAL, || look(crew.arrived()))? {
+    if !crew.await_all(LOOK_INTERVAL, || audience.look(crew.arrived()))? {
         return Ok(None);
     }
-    let server_cpu = servers.cpu_times();
-    let balancer_cpu = balancer_before.zip(balancer.and_then(ProcessGroup::cpu_time));
-    let observed = Observed {
-        anonymous_bytes,
-        server_cpu: differences(servers_before, server_cpu),
-        balancer_cpu: balancer_cpu.map(|(before, after)| after.saturating_sub(before)),
-        peak_bytes: servers.peak_bytes(),
-        elapsed: crew.elapsed(),
-    };
+    let cpu = CpuTimes::of(target).since(before);
+    let peak_bytes = target.servers.peak_bytes();
+    let observed = Observed { anonymous_bytes, cpu, peak_bytes, elapsed: crew.elapsed() };
+    audience.conductor.wait_for_others()?;
     crew.start();
     crew.open();
-    if !crew.await_all(LOOK_INTERVAL, || look(crew.arrived()))? {
+    if !crew.await_all(LOOK_INTERVAL, || audience.look(crew.arrived()))? {
         return Ok(None);
     }
     crew.open();
     Ok(Some(observed))
-}
-
-/// The time that each process has used between two looks.
-fn differences(before: Option<Vec<Duration>>, after: Option<Vec<Duration>>) -> Option<Vec<Duration>> {
-    let (before, after) = before.zip(after)?;
-    Some(before.iter().zip(&after).map(|(before, after)| after.saturating_sub(*before)).collect())
-}
-
-/// The largest share in a sum.
-fn busiest_share(times: &[Duration]) -> Option<f64> {
-    let (most, all) = (times.iter().max()?, times.iter().sum::<Duration>());
-    (!all.is_zero()).then(|| most.as_secs_f64() / all.as_secs_f64())
 }
 
 /// Resident memory without pages of files; if it `settles`, once two looks in a row see the same.
@@ -271,11 +366,15 @@ mod tests {
 
     #[test]
     fn the_busiest_replica_has_the_largest_share_of_the_time() {
-        let times = |millis: &[u64]| millis.iter().map(|ms| Duration::from_millis(*ms)).collect::<Vec<_>>();
-        let used = differences(Some(times(&[10, 20])), Some(times(&[40, 30]))).unwrap();
-        assert_eq!(used, times(&[30, 10]));
-        assert_eq!(busiest_share(&used), Some(0.75));
-        assert_eq!(busiest_share(&times(&[0, 0])), None);
-        assert_eq!(differences(None, Some(times(&[1]))), None);
+        let times = |millis: &[u64], balancer| CpuTimes {
+            servers: Some(millis.iter().map(|ms| Duration::from_millis(*ms)).collect()),
+            balancer,
+        };
+        let used = times(&[40, 30], Some(Duration::from_millis(9))).since(times(&[10, 20], None));
+        assert_eq!(used.of_servers(), Some(Duration::from_millis(40)));
+        assert_eq!((used.busiest_share(), used.of_balancer()), (Some(0.75), None));
+        assert_eq!(times(&[0, 0], None).busiest_share(), None);
+        let nobody = CpuTimes { servers: None, balancer: None };
+        assert_eq!(times(&[1], None).since(nobody).of_servers(), None);
     }
 }

@@ -417,6 +417,7 @@ mod tests {
             peak_bytes: Some(3 << 20),
             connection_bytes: None,
             generator_busy: 0.5,
+            concert: None,
         }
     }
 

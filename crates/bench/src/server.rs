@@ -440,8 +440,16 @@ fn name_and_rest<'a>(text: &'a str, rest: &str) -> std::result::Result<(String, 
 /// # Errors
 /// If the system has no port left.
 pub(crate) fn free_address() -> Result<SocketAddr> {
-    let listener = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    listener.map_err(Error::io("find a free port"))
+    free_address_at(Ipv4Addr::LOCALHOST.into())
+}
+
+/// The same at another address of this machine.
+///
+/// # Errors
+/// If this machine does not have the address, or no port is left.
+pub(crate) fn free_address_at(ip: IpAddr) -> Result<SocketAddr> {
+    let listener = TcpListener::bind((ip, 0)).and_then(|listener| listener.local_addr());
+    listener.map_err(Error::io(format!("find a free port of {ip}")))
 }
 
 /// A command for a program that ends with this process, where the system can do that.

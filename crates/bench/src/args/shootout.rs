@@ -1,9 +1,10 @@
 //! The command line of a shoot-out.
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, value_parser};
+use clap::{Args, Subcommand, value_parser};
 
 use super::seconds;
 use crate::host::CpuList;
@@ -17,8 +18,10 @@ use crate::host::CpuList;
 ///
 /// Without a file, compares the servers that are installed of those that this program knows.
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment, disable_version_flag = true)]
+#[command(verbatim_doc_comment, disable_version_flag = true, args_conflicts_with_subcommands = true)]
 pub struct ShootoutArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<ShootoutCommand>,
     /// Description of a shoot-out in TOML: servers, workloads, rounds, processors
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
@@ -46,6 +49,15 @@ pub struct ShootoutArgs {
     /// Processors for the generator, instead of those of the description
     #[arg(long, value_name = "CPUS")]
     pub(crate) pin: Option<CpuList>,
+    /// Agents that make the load, instead of this process; see `shootout agent`
+    #[arg(long, value_name = "HOST:PORT", value_delimiter = ',', requires = "token_file", num_args = 1..=64)]
+    pub(crate) agents: Vec<String>,
+    /// File with the token that agents have too
+    #[arg(long, value_name = "FILE", requires = "agents")]
+    pub(crate) token_file: Option<PathBuf>,
+    /// Address of this machine to which agents connect: it stands for 127.0.0.1 in the recipes of servers
+    #[arg(long, value_name = "IP", default_value = "127.0.0.1", requires = "agents")]
+    pub(crate) address: IpAddr,
     /// Folder of the report, which is made
     #[arg(short, long, value_name = "DIR", default_value = "shootout")]
     pub(crate) output: PathBuf,
@@ -59,4 +71,32 @@ pub struct ShootoutArgs {
     /// they do not
     #[arg(long, value_names = ["FILE", "FILE"], num_args = 2, conflicts_with_all = ["file", "quick", "balancers", "list", "report_of"])]
     pub(crate) compare: Vec<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+#[command(disable_version_flag = true)]
+pub(crate) enum ShootoutCommand {
+    /// Make a part of the load for a shoot-out on another machine
+    ///
+    /// Runs until it is ended, for one coordinator at a time. A coordinator and its agents prove to each other that they
+    /// have the same token. Whoever has the token can make this machine send load to any address, and the connection is
+    /// not encrypted: use agents in a network that you trust.
+    Agent(AgentArgs),
+}
+
+#[derive(Debug, Args)]
+#[command(disable_version_flag = true)]
+pub(crate) struct AgentArgs {
+    /// Address to listen on for coordinators
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) listen: SocketAddr,
+    /// File with the token, of at least 16 bytes
+    #[arg(long, value_name = "FILE")]
+    pub(crate) token_file: PathBuf,
+    /// Processors for the threads, which take them in turn
+    #[arg(long, value_name = "CPUS")]
+    pub(crate) pin: Option<CpuList>,
+    /// Threads of this agent
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u8).range(1..))]
+    pub(crate) threads: u8,
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use super::memory::Watch;
 use super::peer::{Contestant, Peer};
 use super::quantity::RELAY;
-use super::results::{Cell, Measure, Role, Run, Size};
+use super::results::{Cell, Concert, Measure, Role, Run, Size};
 use super::workload::{Amount, Workload};
 use super::{Setting, results};
 use crate::error::{Error, Result};
@@ -212,7 +212,7 @@ fn run_once(
     let run = |amount| {
         // A short run is over before it is looked at.
         check()?;
-        workload.run(size, amount, &setting.generator, &server.target, check)
+        workload.run(size, amount, setting.source(), &server.target, check)
     };
     let mut warm_up = WarmUp::default();
     let (measured, words) = if workload.is_scalable() {
@@ -292,6 +292,10 @@ fn figures(measured: &Measured, words: String, warm_up: &WarmUp, after_bytes: Op
         completion_secs: measured.outcome.troubled.map(|troubled| troubled.took.as_secs_f64()),
         generator_busy: measured.generator_busy,
         latency_ms: latency_ms.unwrap_or_default(),
+        concert: measured.concert.map(|concert| Concert {
+            uncertainty_ms: concert.uncertainty.as_secs_f64() * 1e3,
+            spread_ms: concert.spread.as_secs_f64() * 1e3,
+        }),
         ..Run::default()
     }
 }

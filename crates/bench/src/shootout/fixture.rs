@@ -122,6 +122,7 @@ pub(super) fn results() -> Results {
             generator_cpus: None,
             generator: "1".into(),
             file_system: "ext4 on /dev/vda".into(),
+            agents: Vec::new(),
         },
         seconds: 1.0,
         interruption: None,

@@ -7,10 +7,12 @@
 //! - `description` reads the file, `peer` starts servers, and `workload` is one test.
 //! - `course` has the rounds, `memory` looks at servers meanwhile, and `claims` kills servers that claim durability.
 //! - `results` are the figures, `quantity` has their units, and `statistics` says how far apart figures have to be.
+//! - `agents` divide a load among generators on several machines.
 //! - `balancing` has load balancers in front of replicas of a server.
 //! - `findings` and `faults` put figures into words.
 //! - `report` makes the pages. `agreement` compares two runs.
 
+mod agents;
 mod agreement;
 mod balancing;
 mod claims;
@@ -28,12 +30,15 @@ mod results;
 mod statistics;
 mod workload;
 
+use std::net::IpAddr;
+#[cfg(test)]
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{env, fs};
 
-use crate::args::ShootoutArgs;
+use crate::args::{ShootoutArgs, ShootoutCommand};
 use crate::error::{Error, Result};
 use crate::host::{self, CpuList};
 use crate::interrupt::Interrupt;
@@ -41,12 +46,13 @@ use crate::layers::{Over, Trust, TrustArgs};
 use crate::measure::Generator;
 use crate::scratch::file_system_of;
 
+use self::agents::{Fleet, Token};
 use self::agreement::Agreement;
 use self::balancing::Plan;
 use self::description::{BuiltIn, Description};
 use self::peer::{Peer, Places};
 use self::results::{Claim, Layered, Machine, Results, Server};
-use self::workload::Workload;
+use self::workload::{Source, Workload};
 
 /// A run that has not ended after this many times its planned duration has failed.
 const PATIENCE_FACTOR: f64 = 20.0;
@@ -69,6 +75,10 @@ struct Setting {
     server_cpus: Option<CpuList>,
     balancer_cpus: Option<CpuList>,
     generator: Generator,
+    /// Generators on other machines, instead of this one.
+    agents: Option<Fleet>,
+    /// The address of servers.
+    address: IpAddr,
     interrupt: Interrupt,
 }
 
@@ -79,6 +89,9 @@ struct Setting {
 /// # Errors
 /// If the description is wrong, nothing can be compared, the machine refuses something, or there is an interrupt.
 pub(crate) fn run(args: &ShootoutArgs) -> Result<ExitCode> {
+    if let Some(ShootoutCommand::Agent(agent)) = &args.command {
+        return agents::serve(agent);
+    }
     if let Some(file) = &args.report_of {
         return write(&read(file)?, &args.output);
     }
@@ -108,6 +121,9 @@ pub(crate) fn run(args: &ShootoutArgs) -> Result<ExitCode> {
         .into_iter()
         .map(Workload::new)
         .collect::<Result<_>>()?;
+    if !args.agents.is_empty() {
+        workloads.iter().try_for_each(Workload::check_divisible)?;
+    }
     let behind = balancers.as_ref().map_or(0, Plan::connections_max);
     let connections = workloads.iter().map(Workload::connections_max).max().unwrap_or(0);
     host::raise_descriptor_limit(connections.max(behind))?;
@@ -161,8 +177,23 @@ fn setting(args: &ShootoutArgs, description: &Description, workloads: &[Workload
             cpus: generator_cpus,
             version: wire::Version::V3_1_1,
         },
+        agents: fleet(args)?,
+        address: args.address,
         interrupt: Interrupt::on_signals()?,
     })
+}
+
+/// The agents of the arguments.
+fn fleet(args: &ShootoutArgs) -> Result<Option<Fleet>> {
+    let Some(file) = args.token_file.as_ref().filter(|_| !args.agents.is_empty()) else { return Ok(None) };
+    Ok(Some(Fleet::new(args.agents.clone(), Token::read(file)?)))
+}
+
+impl Setting {
+    /// The place from which loads come.
+    fn source(&self) -> Source<'_> {
+        self.agents.as_ref().map_or(Source::Here(&self.generator), Source::Agents)
+    }
 }
 
 /// Everything that is measured.
@@ -269,6 +300,7 @@ fn machine(setting: &Setting) -> Result<Machine> {
         generator_cpus: setting.generator.cpus.as_ref().map(ToString::to_string),
         generator: env!("CARGO_PKG_VERSION").to_owned(),
         file_system: file_system_of(&setting.folder),
+        agents: setting.agents.as_ref().map(Fleet::describe).transpose()?.unwrap_or_default(),
     })
 }
 
@@ -338,6 +370,8 @@ impl Setting {
             server_cpus: None,
             balancer_cpus: None,
             generator: Generator { workers: 1, cpus: None, version: wire::Version::V3_1_1 },
+            agents: None,
+            address: Ipv4Addr::LOCALHOST.into(),
             interrupt: Interrupt::default(),
         }
     }

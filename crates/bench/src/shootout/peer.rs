@@ -16,13 +16,16 @@ use crate::interrupt::Interrupt;
 use crate::layers::{Over, Trust};
 use crate::measure::Target;
 use crate::process::Process;
-use crate::server::{Started, fill_in, free_address, is_on_path, target};
+use crate::server::{Started, fill_in, free_address_at, is_on_path, target};
 
 /// Folder of servers that `cargo xtask shootout --install` makes, below the working directory.
 const INSTALLED: &str = "target/peers";
 
 /// The same, if it is somewhere else.
 const INSTALLED_VARIABLE: &str = "PONDHAWK_PEERS";
+
+/// The address of servers in recipes, unless agents connect to another address of this machine.
+pub(super) const LOCALHOST: &str = "127.0.0.1";
 
 /// A server with its recipe.
 #[derive(Debug)]
@@ -192,10 +195,10 @@ impl Peer {
         files: &'a BTreeMap<String, String>,
     ) -> Result<Recipe<'a>> {
         let trust = &setting.trust;
-        let address = free_address()?;
-        let mut spare_port = free_address()?.port();
+        let address = free_address_at(setting.address)?;
+        let mut spare_port = free_address_at(setting.address)?.port();
         while spare_port == address.port() {
-            spare_port = free_address()?.port();
+            spare_port = free_address_at(setting.address)?.port();
         }
         let folder = Folder::make(setting, "server", address.port())?;
         Ok(Recipe { peer: self, command, files, over, trust, address, spare_port, folder })
@@ -234,6 +237,7 @@ impl Recipe<'_> {
     fn fill_in(&self, text: &str) -> String {
         let text = fill_in(&self.peer.places.fill_in(text), self.address, self.trust);
         let text = text.replace("{spare_port}", &self.spare_port.to_string());
+        let text = text.replace(LOCALHOST, &self.address.ip().to_string());
         text.replace("{dir}", &self.folder.0.display().to_string())
     }
 }

@@ -46,6 +46,26 @@ pub(super) struct Machine {
     pub(super) generator: String,
     /// The file system with the data of servers.
     pub(super) file_system: String,
+    /// The machines that were the generator, if it was not this one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) agents: Vec<Agent>,
+}
+
+/// A generator on another machine, or in another process.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Agent {
+    pub(super) address: String,
+    pub(super) threads: usize,
+    pub(super) version: String,
+}
+
+/// The common start of agents in a run.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(super) struct Concert {
+    /// The clock of each agent is known to this.
+    pub(super) uncertainty_ms: f64,
+    /// From the first start to the last one.
+    pub(super) spread_ms: f64,
 }
 
 /// A server as it was measured.
@@ -160,6 +180,9 @@ pub(super) struct Run {
     pub(super) completion_secs: Option<f64>,
     /// Share of its time in which the generator was busy.
     pub(super) generator_busy: f64,
+    /// The common start, if agents were the generator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) concert: Option<Concert>,
     /// Percentiles and latencies in milliseconds.
     pub(super) latency_ms: Vec<(f64, f64)>,
 }

@@ -4,8 +4,10 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use clap::Parser;
+use serde::{Deserialize, Serialize};
 use wire::{Qos, Version};
 
+use super::agents::{self, Fleet};
 use super::description::WorkloadEntry;
 use super::results::Role;
 use crate::args::{BenchArgs, BenchCommand, ComparisonArgs};
@@ -13,13 +15,17 @@ use crate::campaign::new_run_id;
 use crate::error::{Error, Result};
 use crate::layers::Over;
 use crate::load::{Counted, EchoTest, FloodTest, Pattern, PingtestTest, Test, TroubleTest};
-use crate::measure::{Generator, Measured, Target};
+use crate::measure::{Conductor, Generator, Measured, Target};
+use crate::message::RunId;
 
 /// Messages as the words say, divided by this, are the first piece of a warm-up.
 const WARM_UP_DIVISOR: f64 = 4.0;
 
 /// A run of which no message count is known has at least this many messages of each publisher.
 const MESSAGES_MIN: f64 = 10.0;
+
+/// Maximum number of threads of all agents.
+const THREADS_MAX: usize = 4_096;
 
 /// The tests that can take part.
 const TESTS: &str = "loadtest, fanout, fanin, pingtest, echo, connects, idle, many, offline-sessions, slow-consumer, storm, \
@@ -67,6 +73,31 @@ trait AnyTest: Debug {
         target: &Target,
         check: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Measured>;
+    fn run_part(
+        &self,
+        size: usize,
+        part: Part,
+        generator: &Generator,
+        target: &Target,
+        conductor: &mut dyn Conductor,
+    ) -> Result<Measured>;
+}
+
+/// The threads of one agent among those of all agents.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Part {
+    pub(super) run: RunId,
+    pub(super) first: usize,
+    pub(super) count: usize,
+    /// Number of all threads.
+    pub(super) threads: usize,
+}
+
+/// The place from which a load comes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Source<'a> {
+    Here(&'a Generator),
+    Agents(&'a Fleet),
 }
 
 impl<T: Test + Debug> AnyTest for T {
@@ -107,10 +138,24 @@ impl<T: Test + Debug> AnyTest for T {
     ) -> Result<Measured> {
         generator.measure(self.parts(size, new_run_id(), generator.workers), target, |_, _| check())
     }
+
+    fn run_part(
+        &self,
+        size: usize,
+        part: Part,
+        generator: &Generator,
+        target: &Target,
+        conductor: &mut dyn Conductor,
+    ) -> Result<Measured> {
+        let all = self.parts(size, part.run, part.threads);
+        let own = all.into_iter().skip(part.first).take(part.count).collect();
+        generator.conduct(own, part.first, target, conductor)
+    }
 }
 
 /// How much is sent in a run.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Amount {
     /// As much as the words of the workload say.
     AsWritten,
@@ -254,26 +299,101 @@ impl Workload {
         size.min(self.load.test().sizes().len() - 1)
     }
 
+    /// A workload of these words alone.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub(super) fn of_words(bench: &str) -> Result<Self> {
+        Self::new(WorkloadEntry {
+            name: "agent".to_owned(),
+            title: String::new(),
+            text: String::new(),
+            bench: bench.to_owned(),
+            shares_of_best: Vec::new(),
+            rounds_max: None,
+            with_relay: false,
+        })
+    }
+
+    /// Checks that agents can divide the load: each client needs clients of the same thread only.
+    ///
+    /// # Errors
+    /// [`Error::Arguments`] if they cannot.
+    pub(super) fn check_divisible(&self) -> Result<()> {
+        let is_apart = match &self.load {
+            Load::Flood(test) => test.pattern == Pattern::Pairs && test.churn.is_none(),
+            Load::Pingtest(_) | Load::Echo(_) => true,
+            Load::AsWritten { .. } => ["many", "connects"].contains(&self.test_name()),
+        };
+        if is_apart && matches!(self.over, Over::Tcp | Over::Ws) {
+            return Ok(());
+        }
+        let what = "agents divide loadtest, pingtest, echo, many and connects, over TCP and WebSocket";
+        Err(Error::Arguments(format!("workload `{}`: {what}", self.entry.name)))
+    }
+
     /// Runs the size with this index once. Returns the figures, and the words with which `bench` repeats the run.
     ///
     /// # Errors
-    /// Those of [`Generator::measure`].
+    /// Those of [`Generator::measure`], or of [`Fleet::measure`].
     pub(super) fn run(
         &self,
         size: usize,
         amount: Amount,
-        generator: &Generator,
+        source: Source<'_>,
         target: &Target,
         mut check: impl FnMut() -> Result<()>,
     ) -> Result<(Measured, String)> {
-        let size = self.own_size(size);
+        let own_size = self.own_size(size);
+        let (scaled, words) = self.scaled(own_size, amount);
+        let measured = match source {
+            Source::Here(generator) => {
+                let generator = &Generator { version: self.version, ..generator.clone() };
+                self.test(scaled.as_ref()).run(own_size, generator, target, &mut check)?
+            }
+            Source::Agents(agents) => {
+                let load = agents::Load { bench: &self.entry.bench, size: own_size, amount };
+                agents.measure(&load, target, &mut check)?
+            }
+        };
+        Ok((measured, words))
+    }
+
+    /// Runs the threads of one agent.
+    ///
+    /// # Errors
+    /// Those of [`Generator::conduct`]; [`Error::Arguments`] if there is no such size or thread.
+    pub(super) fn run_part(
+        &self,
+        (size, amount): (usize, Amount),
+        part: Part,
+        generator: &Generator,
+        target: &Target,
+        conductor: &mut dyn Conductor,
+    ) -> Result<Measured> {
+        let threads = part.first.saturating_add(part.count);
+        if size >= self.load.test().sizes().len() || threads > part.threads || part.threads > THREADS_MAX {
+            return Err(Error::Arguments("the job has no such size, or too many threads".to_owned()));
+        }
         let generator = &Generator { version: self.version, ..generator.clone() };
+        let (scaled, _) = self.scaled(size, amount);
+        self.test(scaled.as_ref()).run_part(size, part, generator, target, conductor)
+    }
+
+    fn test<'a>(&'a self, scaled: Option<&'a Load>) -> &'a dyn AnyTest {
+        scaled.unwrap_or(&self.load).test()
+    }
+
+    /// The load with this amount, where it can be chosen, and the words for it.
+    fn scaled(&self, size: usize, amount: Amount) -> (Option<Load>, String) {
+        let words = |messages: u64, rate: Option<f64>| {
+            let rate = rate.map_or(String::new(), |rate| format!(" --rate {rate:.0}"));
+            format!("--messages {messages}{rate}")
+        };
         match &self.load {
             Load::Flood(test) => {
                 let messages = amount.messages(test.messages, test.deliveries_of_one_each(size));
-                let test = FloodTest { messages, ..test.clone() };
-                let measured = AnyTest::run(&test, size, generator, target, &mut check)?;
-                Ok((measured, format!("--messages {messages}")))
+                (Some(Load::Flood(FloodTest { messages, ..test.clone() })), words(messages, None))
             }
             Load::Pingtest(test) => {
                 // A request and its reply are two messages.
@@ -281,21 +401,14 @@ impl Workload {
                 let messages = amount.messages(test.messages, 2 * pairs);
                 let rate = amount.requests_per_sec();
                 let test = PingtestTest { messages, rate, ..test.clone() };
-                let measured = AnyTest::run(&test, size, generator, target, &mut check)?;
-                let rate = rate.map_or(String::new(), |rate| format!(" --rate {rate:.0}"));
-                Ok((measured, format!("--messages {messages}{rate}")))
+                (Some(Load::Pingtest(test)), words(messages, rate))
             }
             Load::Echo(test) => {
                 let messages = amount.messages(test.messages, test.sizes[size].into());
                 let rate = amount.messages_per_sec();
-                let test = EchoTest { messages, rate, ..test.clone() };
-                let measured = AnyTest::run(&test, size, generator, target, &mut check)?;
-                let rate = rate.map_or(String::new(), |rate| format!(" --rate {rate:.0}"));
-                Ok((measured, format!("--messages {messages}{rate}")))
+                (Some(Load::Echo(EchoTest { messages, rate, ..test.clone() })), words(messages, rate))
             }
-            Load::AsWritten { test, .. } => {
-                Ok((test.run(size, generator, target, &mut check)?, String::new()))
-            }
+            Load::AsWritten { .. } => (None, String::new()),
         }
     }
 }
@@ -448,6 +561,24 @@ mod tests {
             assert!(roles.into_iter().flatten().all(|size| workload.role(size) == Role::Control));
             let last = if words.starts_with("storm") { Role::Demand } else { Role::Load };
             assert_eq!(workload.role(columns.len() - 1), last);
+        }
+    }
+
+    #[test]
+    fn agents_divide_loads_whose_clients_need_no_other_thread() {
+        for (words, is_divisible) in [
+            ("loadtest --conns 4", true),
+            ("loadtest --conns 4 --churn-per-sec 5", false),
+            ("loadtest --conns 4 --over ws", true),
+            ("loadtest --conns 4 --over tls", false),
+            ("fanin --conns 4", false),
+            ("pingtest --sizes 4p1w", true),
+            ("echo --conns 4", true),
+            ("storm --clients 10", false),
+            ("idle 10", false),
+        ] {
+            let workload = Workload::of_words(words).unwrap();
+            assert_eq!(workload.check_divisible().is_ok(), is_divisible, "{words}");
         }
     }
 

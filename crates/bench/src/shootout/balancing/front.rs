@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use super::super::Setting;
 use super::super::description::ServerEntry;
-use super::super::peer::{Folder, Member, Places, first_line};
+use super::super::peer::{Folder, LOCALHOST, Member, Places, first_line};
 use super::{Balancer, BalancerEntry};
 use crate::error::{Error, Result};
 use crate::layers::Over;
 use crate::process::ProcessGroup;
-use crate::server::{Started, accepts, free_address};
+use crate::server::{Started, accepts, free_address_at};
 
 /// Time limit for a balancer to accept connections.
 const START_PATIENCE: Duration = Duration::from_secs(15);
@@ -108,12 +108,13 @@ impl Front {
     /// # Errors
     /// [`Error::Server`] if it does not start; else if the system refuses something, or there was an interrupt.
     pub(super) fn start(&self, setting: &Setting, replicas: &[SocketAddr]) -> Result<Serving> {
-        let address = free_address()?;
+        let address = free_address_at(setting.address)?;
         let folder = Folder::make(setting, "balancer", address.port())?;
         let (port, path) = (address.port().to_string(), folder.0.display().to_string());
         let ports = replicas.iter().map(|replica| replica.port().to_string());
         let words = Words { port: &port, folder: &path, replicas: ports.collect() };
-        let fill_in = |text: &str| self.places.fill_in(&self.replaced(text, &words));
+        let ip = address.ip().to_string();
+        let fill_in = |text: &str| self.places.fill_in(&self.replaced(text, &words)).replace(LOCALHOST, &ip);
         self.entry.files.iter().try_for_each(|(name, text)| folder.write(name, &fill_in(text)))?;
         let Some(command) = &self.entry.command else {
             let commands =

@@ -2,7 +2,8 @@
 
 use jiff::Timestamp;
 
-use super::super::results::Results;
+use super::super::quantity::milliseconds;
+use super::super::results::{Concert, Results};
 
 /// Time and machine in two sentences.
 pub(super) fn machine(results: &Results) -> String {
@@ -23,10 +24,35 @@ pub(super) fn machine(results: &Results) -> String {
         of("servers", &machine.server_cpus),
         of("generator", &machine.generator_cpus),
         machine.generator,
-        results
-            .interruption
-            .as_ref()
-            .map_or(String::new(), |why| format!(" It did not run to its end: {why}."))
+        agents(results)
+            + &results
+                .interruption
+                .as_ref()
+                .map_or(String::new(), |why| format!(" It did not run to its end: {why}."))
+    )
+}
+
+/// The agents, how well their clocks were known, and how far apart they started; empty without agents.
+fn agents(results: &Results) -> String {
+    let agents = &results.machine.agents;
+    if agents.is_empty() {
+        return String::new();
+    }
+    let names = agents.iter().map(|agent| {
+        let several = if agent.threads == 1 { "" } else { "s" };
+        format!("{} ({} thread{several}, pondhawk {})", agent.address, agent.threads, agent.version)
+    });
+    let names = names.collect::<Vec<_>>().join(", ");
+    let workloads = results.all_workloads().map(|(workload, _)| workload);
+    let runs = workloads.flat_map(|workload| &workload.cells).flat_map(|cell| &cell.runs);
+    let concerts: Vec<Concert> = runs.filter_map(|run| run.concert).collect();
+    let most = |of: fn(&Concert) -> f64| milliseconds(concerts.iter().map(of).fold(0.0, f64::max));
+    format!(
+        " The load came from agents: {names}. They started each run together: their clocks were known to ± {}, and \
+         the last one started at most {} after the first one. Request and reply, and each message with a latency, \
+         are of clients of one agent: no latency is the difference of two clocks.",
+        most(|concert| concert.uncertainty_ms),
+        most(|concert| concert.spread_ms),
     )
 }
 
@@ -39,7 +65,25 @@ fn date(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::super::fixture::results;
+    use super::super::super::results::Agent;
     use super::*;
+
+    #[test]
+    fn agents_are_named_with_the_uncertainty_of_their_clocks() {
+        let mut results = results();
+        assert!(!machine(&results).contains("agents"));
+        let agent = |address: &str| Agent { address: address.into(), threads: 1, version: "1".into() };
+        results.machine.agents = ["a:1", "b:2"].map(agent).to_vec();
+        let concerts = [(0.25, 0.5), (0.125, 2.0)];
+        for (run, (uncertainty_ms, spread_ms)) in results.workloads[0].cells[0].runs.iter_mut().zip(concerts)
+        {
+            run.concert = Some(Concert { uncertainty_ms, spread_ms });
+        }
+        let text = machine(&results);
+        for part in ["a:1 (1 thread, pondhawk 1), b:2", "± 250 µs", "at most 2.00 ms after"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
 
     #[test]
     fn the_start_is_a_date_in_utc() {
