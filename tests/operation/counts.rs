@@ -294,9 +294,9 @@ fn the_command_line_lists_listeners_and_users_with_their_messages() {
     ann.expect(&[0xD0, 0]);
     let listeners = server.run(&["ctl", "listeners"]).1;
     assert!(listeners.contains("MESSAGES IN") && listeners.contains("127.0.0.1:"), "{listeners}");
-    let users = server.run(&["ctl", "users"]).1;
+    let users = server.run(&["ctl", "traffic"]).1;
     let line = users.lines().find(|line| line.starts_with("ann ")).expect("she is there");
     assert_eq!(line.split_whitespace().take(5).collect::<Vec<_>>(), ["ann", "user", "no", "1", "1"]);
     assert!(users.contains("not_let_in"), "{users}");
-    assert_eq!(server.run(&["ctl", "users", "bob"]).1.lines().count(), 1, "the titles");
+    assert_eq!(server.run(&["ctl", "traffic", "bob"]).1.lines().count(), 1, "the titles");
 }

@@ -434,7 +434,7 @@ keys! {
         /// Questions about users that servers elsewhere (`[http_auth]`, `[ldap]`) are asked at the same time. Others wait, for at
         /// most five seconds.
         user_questions: u16 { kind: Count<u16>, default: 8, bounds: 1..=256, applies: Restart }
-        /// How many users have their messages counted one by one, as `pondhawk ctl users` shows them. A user on two listeners
+        /// How many users have their messages counted one by one, as `pondhawk ctl traffic` shows them. A user on two listeners
         /// counts as two. All other users of a listener are counted together, and so are users with names of more than 256
         /// bytes. A user without connections makes room for a new one.
         counted_users: u16 { kind: Count<u16>, default: 1_024, bounds: 0..=16_384, applies: Restart }

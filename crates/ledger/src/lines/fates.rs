@@ -96,8 +96,9 @@ impl Lines {
             && let Some(session) = self.table.find(queue).and_then(|line| line.session())
         {
             let now = self.noting.now;
-            let ring = self.noting.ring(&session.subscriber);
-            ring.into_iter().for_each(|ring| ring.answered(packet_id, fate.clone(), now));
+            if let Some(ring) = self.noting.ring(&session.subscriber) {
+                ring.answered(packet_id, fate, now);
+            }
         }
     }
 

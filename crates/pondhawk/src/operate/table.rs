@@ -118,8 +118,8 @@ pub(crate) const LISTENERS: Columns = &[
     ("bytes_received", "BYTES IN"),
     ("bytes_sent", "BYTES OUT"),
 ];
-/// Columns of the list of users.
-pub(crate) const USERS: Columns = &[
+/// Columns of the list of users with their messages.
+pub(crate) const TRAFFIC: Columns = &[
     ("user", "USER"),
     ("kind", "KIND"),
     ("proved", "PROVED"),

@@ -44,7 +44,7 @@ pub(in crate::operate) enum ClientsCommand {
         limit: usize,
     },
     /// List users with their connections and messages; clients that are no user come first
-    Users {
+    Traffic {
         /// Only users whose name has this text in it
         #[arg(value_name = "TEXT", default_value = "")]
         text: String,
@@ -162,9 +162,9 @@ impl ClientsCommand {
                 list(path, "clients", table::CLIENTS, *limit)
             }
             Self::Busiest { list, limit } => of_busiest(list, *limit),
-            Self::Users { text } => {
+            Self::Traffic { text } => {
                 let path = format!("/api/v1/users?match={}", encode(text));
-                list(path, "users", table::USERS, usize::MAX)
+                list(path, "users", table::TRAFFIC, usize::MAX)
             }
             Self::Client { client } => get(&of_client(client)),
             Self::Subscriptions { client } => {
