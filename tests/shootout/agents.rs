@@ -120,13 +120,14 @@ fn an_agent_that_goes_away_ends_the_shoot_out_with_a_report_that_says_so() {
     let description = crate::description(&["honest"], "bench = \"echo --conns 2 --rate 100\"");
     let description = description.replace("seconds = 0.5", "seconds = 60.0");
     let program = Program::start(shootout(folder.path(), &description, &[&stays, &goes], &token));
-    program.wait_for("round 1, load");
+    // A minute of messages on schedule.
+    goes.program.wait_for("--messages 3000 --rate 100");
     let address = goes.address;
     goes.program.kill();
     program.finish();
     let (results, _) = crate::read(folder.path());
     let why = results["interruption"].as_str().unwrap_or_default();
-    assert!(why.contains(&format!("agent {address}")), "{why}");
+    assert!(why.contains(&format!("use the agent {address}")), "{why}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod trouble;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 use std::{io, process, thread};
@@ -34,6 +35,9 @@ use crate::load::{
     ChurnPlace, ChurnPlan, FloodTest, IdleTest, ManyTest, Pattern, PingtestSize, PingtestTest,
 };
 use crate::server::{Contender, RunningServer, ServerCommand};
+
+/// The least and the largest rate or number of seconds.
+pub(crate) const POSITIVE: RangeInclusive<f64> = 1e-6..=1e9;
 
 /// Load tests for MQTT brokers
 ///
@@ -563,9 +567,12 @@ fn fanout(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|fanout| (1..=10_000).contains(fanout)).ok_or_else(|| "1 to 10000".to_owned())
 }
 
+/// A rate or a number of seconds. Its inverse, times any number of clients, is still a duration.
 fn positive(text: &str) -> Result<f64, String> {
-    let value = text.parse::<f64>().ok().filter(|value| *value > 0.0 && value.is_finite());
-    value.ok_or_else(|| format!("`{text}` is not a number above 0"))
+    let value = text.parse::<f64>().ok().filter(|value| POSITIVE.contains(value));
+    value.ok_or_else(|| {
+        format!("`{text}` is not a number above 0, from {} to {}", POSITIVE.start(), POSITIVE.end())
+    })
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -735,6 +742,8 @@ mod tests {
             "p bench loadtest --payload 15",
             "p bench pingtest --sizes 0p1w",
             "p bench pingtest --rate 0",
+            "p bench echo --rate 1e-300",
+            "p bench echo --rate 100 --ahead 2",
             "p bench pingtest --pairs 5 --sizes 1p1w",
             "p bench many --interval -1",
             "p bench idle 0",

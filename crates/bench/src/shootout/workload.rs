@@ -10,7 +10,7 @@ use wire::{Qos, Version};
 use super::agents::{self, Fleet};
 use super::description::WorkloadEntry;
 use super::results::Role;
-use crate::args::{BenchArgs, BenchCommand, ComparisonArgs};
+use crate::args::{BenchArgs, BenchCommand, ComparisonArgs, POSITIVE};
 use crate::campaign::new_run_id;
 use crate::error::{Error, Result};
 use crate::layers::Over;
@@ -359,6 +359,17 @@ impl Workload {
         Ok((measured, words))
     }
 
+    /// The words with which `bench` repeats a run of this amount.
+    ///
+    /// # Errors
+    /// [`Error::Arguments`] if there is no such size, or no such rate.
+    pub(super) fn words(&self, size: usize, amount: Amount) -> Result<String> {
+        if size >= self.load.test().sizes().len() || !amount.is_possible() {
+            return Err(Error::Arguments("the job has no such size, or an impossible rate".to_owned()));
+        }
+        Ok(self.scaled(size, amount).1)
+    }
+
     /// Runs the threads of one agent.
     ///
     /// # Errors
@@ -371,9 +382,9 @@ impl Workload {
         target: &Target,
         conductor: &mut dyn Conductor,
     ) -> Result<Measured> {
-        let threads = part.first.saturating_add(part.count);
-        if size >= self.load.test().sizes().len() || threads > part.threads || part.threads > THREADS_MAX {
-            return Err(Error::Arguments("the job has no such size, or too many threads".to_owned()));
+        self.words(size, amount)?;
+        if part.first.saturating_add(part.count) > part.threads || part.threads > THREADS_MAX {
+            return Err(Error::Arguments("the job has too many threads".to_owned()));
         }
         let generator = &Generator { version: self.version, ..generator.clone() };
         let (scaled, _) = self.scaled(size, amount);
@@ -425,6 +436,16 @@ impl Amount {
             }
         };
         scaled.round().max(MESSAGES_MIN) as u64
+    }
+
+    /// Whether rate and duration are such that no time overflows.
+    fn is_possible(self) -> bool {
+        match self {
+            Self::AsWritten | Self::WarmUp => true,
+            Self::For { rate, seconds } | Self::Paced { rate, seconds } => {
+                POSITIVE.contains(&rate) && POSITIVE.contains(&seconds)
+            }
+        }
     }
 
     /// Requests of all pairs in a second, of which each is half of the messages.
@@ -588,6 +609,7 @@ mod tests {
         assert_eq!(amount.messages(77, 50), 400);
         assert_eq!(amount.messages(77, 1_000_000), 10);
         assert_eq!(Amount::AsWritten.messages(77, 50), 77);
+        assert!(!Amount::Paced { rate: 0.0, seconds: 1.0 }.is_possible());
         let paced = Amount::Paced { rate: 600.0, seconds: 1.0 };
         assert_eq!((paced.requests_per_sec(), paced.messages_per_sec()), (Some(300.0), Some(600.0)));
     }

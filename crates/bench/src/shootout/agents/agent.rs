@@ -1,7 +1,7 @@
 //! An agent: a generator that runs its part of a load when a coordinator asks for it.
 
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ pub(in super::super) fn serve(args: &AgentArgs) -> Result<ExitCode> {
     loop {
         match listener.accept() {
             // One at a time: a load that shares the machine with another one measures nothing.
-            Ok((stream, coordinator)) => match agent.talk(stream) {
+            Ok((stream, coordinator)) => match agent.talk(stream, coordinator) {
                 Ok(messages) => println!("{coordinator}: {messages} messages"),
                 Err(Ended::There(why)) => println!("{coordinator}: {}", wire::Shown(why)),
                 Err(Ended::Here(error)) => println!("{coordinator}: {}", wire::Shown(error)),
@@ -67,10 +67,10 @@ pub(in super::super) fn serve(args: &AgentArgs) -> Result<ExitCode> {
 
 impl Agent {
     /// Runs the load of one coordinator. Returns the number of messages that have arrived.
-    fn talk(&self, stream: TcpStream) -> std::result::Result<u64, Ended> {
+    fn talk(&self, stream: TcpStream, coordinator: SocketAddr) -> std::result::Result<u64, Ended> {
         let mut talk = Talk::new(stream).map_err(Error::io("prepare a connection")).map_err(Ended::Here)?;
         let job = self.greet(&mut talk)?;
-        match self.run(&job, &mut talk) {
+        match self.run(&job, &mut talk, coordinator) {
             Ok(share) => {
                 let messages = share.messages;
                 talk.send(&Report::Result(Box::new(share)))?;
@@ -109,10 +109,12 @@ impl Agent {
         }
     }
 
-    fn run(&self, job: &Job, talk: &mut Talk) -> Result<Share> {
+    fn run(&self, job: &Job, talk: &mut Talk, coordinator: SocketAddr) -> Result<Share> {
         let workload = Workload::of_words(&job.bench)?;
         workload.check_divisible()?;
         host::raise_descriptor_limit(workload.connections_max())?;
+        let words = workload.words(job.size, job.amount)?;
+        println!("{coordinator}: runs {} {words}", wire::Shown(&job.bench));
         let mut remote = Remote { talk, epoch: self.epoch, started: self.epoch };
         let part =
             Part { run: job.run, first: job.first, count: self.generator.workers, threads: job.threads };
