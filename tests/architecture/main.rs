@@ -3,6 +3,7 @@
 //! Each rule is a function from sources to findings, and its module shows on made-up input that it finds what it
 //! should. The tests here run them on the workspace. A new crate goes into the table of `crates.rs`.
 
+mod answers;
 mod costs;
 mod crates;
 mod ledger;
@@ -87,6 +88,12 @@ fn files_and_functions_are_short() {
 #[test]
 fn parameter_lists_are_short() {
     assert_none(&parameters::findings(&sources(), parameters::LET_IN));
+}
+
+#[test]
+fn the_index_of_questions_names_functions_that_exist() {
+    let page = fs::read_to_string(root().join(answers::PAGE)).expect("the page is there");
+    assert_none(&answers::findings(&page, &sources()));
 }
 
 #[test]

@@ -9,6 +9,8 @@
 //! ```
 //!
 //! What comes last goes first: the oldest messages of a queue are the next that are sent.
+//!
+//! Imports: `lines` and the parts below.
 
 mod looks;
 

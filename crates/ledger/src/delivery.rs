@@ -1,4 +1,6 @@
 //! Messages on their way from lines to clients, and the answers of clients.
+//!
+//! Imports: `walks` and the parts below.
 
 pub(crate) mod acknowledge;
 mod expired;

@@ -3,43 +3,57 @@
 //! Client identifiers, sessions that outlive their connections with their queues, shared subscriptions, retained
 //! messages and wills need one answer each. The questions are: which connection has this identifier, which value won,
 //! which member got this message, was this will sent, is this queue full. One state machine gives the answer, without
-//! locks and without depending on the number of shards that ask. [`Command`]s go in, and [`Reply`]s come out through
+//! locks and without depending on the number of shards that ask. [`Command`]s go in, and replies come out through
 //! [`Effects`]. Commands of one shard are handled in the order in which they are posted.
 //!
 //! State that must survive goes out as [`Record`]s, in groups that are kept whole or not at all. The ledger changes
 //! when a group has been taken. A connection is told about a promise once it is as safe as the connection wants it to
 //! be ([`progress`](Ledger::progress)). The records alone make the same ledger again: [`Ledger::recover`].
+//!
+//! # Parts
+//! A part is a file with the folder of the same name. A part may import the parts below it, and no others:
+//!
+//! ```text
+//!   recover       a ledger made again from its records; old records on their way to copies
+//!   connections   connections claim a client identifier, hold it, and leave it
+//!   ask           questions and orders of operators
+//!   Ledger        all state; which work is done in a turn, in which order (this file)
+//!   restate       copies of old records: Copying, Copied
+//!   delivery      messages from lines to clients, and their acknowledgements: Delivery
+//!   walks         what cursors find among the retained messages: Walking
+//!   publishing    messages into lines, to shards, among the retained ones; wills: Publishing
+//!   sessions      claims, subscriptions, timers, wills, ended sessions: Sessions, SessionWork
+//!   replies       committed records, and the answers that wait for them: Replies
+//!   bodies        messages that are on disk alone: Bodies
+//!   lines         sessions and groups with their queues; all work on them that needs no record: Lines
+//!   retained      retained messages, and cursors over them: Retained, Cursors
+//!   queue         the messages of one queue, and those on their way out of it
+//!   record        records, and the trait through which they leave: Effects, Keeper
+//!   settings      limits, and the rules about topics
+//!   gauges        arithmetic
+//! ```
+//!
+//! State is in `Lines`, `Bodies`, `Sessions`, `Replies`, `Retained`, `Cursors` and `Copied`. Work that needs several of them
+//! borrows exactly these: `SessionWork`, `Publishing`, `Walking`, `Delivery`, `Copying`.
 
 #![forbid(unsafe_code)]
 
-mod gauges;
-mod settings;
-
-mod record;
-
-mod queue;
-
-mod retained;
-
-mod lines;
-
-mod bodies;
-
-mod replies;
-
-mod sessions;
-
-mod publishing;
-
-mod walks;
-
-mod delivery;
-
-mod restate;
-
 mod ask;
+mod bodies;
 mod connections;
+mod delivery;
+mod gauges;
+mod lines;
+mod publishing;
+mod queue;
+mod record;
 mod recover;
+mod replies;
+mod restate;
+mod retained;
+mod sessions;
+mod settings;
+mod walks;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -202,10 +216,10 @@ impl Ledger {
             Command::Sent { group, entry, connection } => {
                 self.delivery().sent(Place { shard: from, connection }, group, entry, to);
             }
-            Command::Retained { connection, id, filter, queue } => match TopicFilter::new(&filter) {
-                Ok(filter) => self.walking().open_cursor((from, connection, id), filter, queue, now, to),
-                Err(_) => debug_assert!(false, "shards ask with filters that were decoded"),
-            },
+            Command::Retained { connection, id, filter, queue } => {
+                let filter = TopicFilter::new(&filter).expect("shards ask with filters that were decoded");
+                self.walking().open_cursor((from, connection, id), filter, queue, now, to);
+            }
             Command::Took { connection, id } => self.walking().took((from, connection, id), to),
             Command::Credit { connection, id } => self.walking().credit((from, connection, id), now),
             Command::Restored { .. } => self.replies.restoring.confirm(from),

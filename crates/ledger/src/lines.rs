@@ -1,4 +1,6 @@
 //! Lines: whatever messages wait in, and who takes them.
+//!
+//! Imports: `retained` and the parts below.
 
 pub(crate) mod bounds;
 pub(crate) mod brake;

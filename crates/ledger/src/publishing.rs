@@ -1,4 +1,6 @@
 //! Messages on their way from publishers into lines, to connected subscribers, and among the retained ones.
+//!
+//! Imports: `sessions` and the parts below.
 
 mod expired;
 mod full;

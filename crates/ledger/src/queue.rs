@@ -1,4 +1,6 @@
 //! Messages that wait, in their order.
+//!
+//! Imports: `record` and the parts below.
 
 mod blocks;
 pub(crate) mod entry;

@@ -1,4 +1,6 @@
 //! Records of the ledger, from which it can be rebuilt, and the trait through which they leave.
+//!
+//! Imports: `gauges` and `settings` and the parts below.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! Replies that wait until what they promise is durable, and acknowledgements that wait a little longer.
+//!
+//! Imports: `bodies` and the parts below.
 
 pub(crate) mod restoring;
 mod withheld;
@@ -358,5 +360,60 @@ fn instead(reply: &Reply) -> Option<Reply> {
         Reply::Stored { connection, .. } | Reply::Recorded { connection, .. } => ended(*connection),
         // Its message waits for another day.
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Incarnation;
+    use crate::settings::Settings;
+    use base::Ticket;
+    use wire::PacketId;
+
+    /// Counts what goes out.
+    #[derive(Default)]
+    struct Outside {
+        committed: u64,
+        posted: usize,
+    }
+
+    impl Effects for Outside {
+        fn post(&mut self, _: ShardId, _: Reply) {
+            self.posted += 1;
+        }
+
+        fn commit(&mut self, _: &[Record<'_>]) -> Result<Lsn, Refusal> {
+            self.committed += 1;
+            Ok(Lsn(self.committed))
+        }
+
+        fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+            self.commit(group)
+        }
+    }
+
+    /// Replies need no other part of a ledger but lines.
+    #[test]
+    fn an_answer_waits_for_the_records_before_it() {
+        let (mut lines, mut to) = (Lines::alone(&Settings::default()), Outside::default());
+        let mut replies = Replies::new(Arc::default());
+        let now = Now { monotonic_ms: 1, unix_ms: 1 };
+        let connection = ConnectionId { slot: 0, generation: 0 };
+        let stored = || {
+            let ticket = Ticket::PubAck(PacketId::MIN);
+            let reply = Reply::Stored { connection, ticket, reason: ReasonCode::Success };
+            Answer::new(ShardId::new(0), reply)
+        };
+        replies.answer(&mut lines, stored(), now, &mut to);
+        assert_eq!(to.posted, 1);
+        let group = [Record::GroupEnded { group: Incarnation(1) }];
+        replies.commit(&group, &mut to).expect("there is space");
+        replies.answer(&mut lines, stored(), now, &mut to);
+        assert_eq!((to.posted, replies.next_safe().is_none()), (1, true));
+        replies.set_progress(Progress { written: Lsn(1), durable: Lsn(1), has_failed: false });
+        let answer = replies.next_safe().expect("its record is durable");
+        replies.release(&mut lines, answer, now, &mut to);
+        assert_eq!(to.posted, 2);
     }
 }

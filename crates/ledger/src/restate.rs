@@ -5,6 +5,8 @@
 //! ledger copies what is still true *now*, behind everything that was recorded so far. When all copies, and everything
 //! that was recorded before them, are durable, the old records are forgotten.
 //!
+//! Imports: `delivery` and the parts below.
+//!
 //! # Why nothing is lost
 //! Every fact that survives stands on *one record that begins it*, and on later records that change it. Facts are: a
 //! session, its name, its presence, its will, a subscription, a cursor, an identifier in use, a message in a queue or

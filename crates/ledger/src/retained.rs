@@ -1,5 +1,7 @@
 //! Retained messages, in the order of their topics' levels, so that a filter is answered by a cursor
 //! that any change may overtake.
+//!
+//! Imports: `queue` and the parts below.
 
 pub(crate) mod cursors;
 

@@ -1,4 +1,6 @@
 //! Sessions, beside their lines: the owners of client identifiers, timers, wills, and the remains of ended sessions.
+//!
+//! Imports: `replies` and the parts below.
 
 pub(crate) mod claims;
 mod connect;

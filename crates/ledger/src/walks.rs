@@ -1,4 +1,6 @@
 //! Walks through the retained messages: what cursors find goes to shards, and into the lines of lasting sessions.
+//!
+//! Imports: `publishing` and the parts below.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -87,7 +89,7 @@ impl Walking<'_> {
             if !to.has_room() {
                 return;
             }
-            let Some(key) = self.cursors.next() else { return };
+            let key = self.cursors.next().expect("no cursor is taken out of the line but here");
             self.step_cursor(key, now, to);
         }
     }

@@ -127,7 +127,7 @@ impl Lines {
 
     /// Members of a group have come or gone: its lanes get their owners, now as far as this turn has time for it.
     fn decide_lanes_of(&mut self, group_id: QueueId) {
-        let Some(group) = self.group_mut(group_id) else { return };
+        let group = self.group_mut(group_id).expect("the group whose members come and go is there");
         let is_undecided = group.lanes.as_ref().is_some_and(|lanes| lanes.is_undecided());
         if is_undecided && !std::mem::replace(&mut group.is_deciding, true) {
             self.deciding.groups.push_back(group_id);
@@ -173,6 +173,7 @@ impl Lines {
         group_id: QueueId,
         share: &Share,
     ) -> usize {
+        // A group that was full is gone before those of its members whose connections have not ended yet.
         let Some(group) = self.group_mut(group_id) else { return 0 };
         if let Some(members) = group.subscriber.members() {
             members.remove(subscriber);
@@ -234,10 +235,11 @@ impl Lines {
 
     /// A member has gone without having finished with a message: it takes its old place, unless it is the member's.
     pub(crate) fn give_back(&mut self, group_id: QueueId, message: MessageId) {
-        let Some(group) = self.table.find_mut(group_id).and_then(Line::group_mut) else { return };
-        let Some(held) = group.held.remove(&message) else { return };
+        let held = self.group_mut(group_id).and_then(|group| group.held.remove(&message));
+        let held = held.expect("what a member has of a group is held there until it has ended");
         self.note_answer(held.holder, held.packet_id, Fate::Returned);
-        let Some(group) = self.table.find_mut(group_id).and_then(Line::group_mut) else { return };
+        let group = self.table.find_mut(group_id).and_then(Line::group_mut);
+        let group = group.expect("it was there a moment ago");
         match held.entry {
             Some(entry) => {
                 add(&self.gauges.queued_bytes, entry.size_bytes());
@@ -294,10 +296,10 @@ impl Lines {
     /// A member has taken a message of QoS 0: no acknowledgement will say so. `last` is the record behind which it comes.
     pub(crate) fn note_progress(&mut self, id: QueueId, member: QueueId, entry: &Entry, last: Lsn) {
         let weight = self.mark.weight(entry.size_bytes());
-        let Some((line, session)) = self.group_and_member(id, member) else { return };
-        if let Some(online) = &mut session.online {
-            online.once.add(weight, entry.is_recorded().then_some(last));
-        }
+        let both = self.group_and_member(id, member);
+        let (line, session) = both.expect("the group and its member are there");
+        let online = session.online.as_mut().expect("a member that takes something is connected");
+        online.once.add(weight, entry.is_recorded().then_some(last));
         line.growth.patience.progress(weight);
         let lanes = line.group_mut().and_then(|group| group.lanes.as_mut());
         lanes.into_iter().for_each(|lanes| lanes.progress(member, weight));
@@ -310,5 +312,33 @@ impl Lines {
         {
             self.full_groups.push_back(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lines::session::Session;
+    use crate::record::Incarnation;
+    use crate::settings::Settings;
+
+    /// Lines need no other part of a ledger.
+    #[test]
+    fn a_group_is_there_as_long_as_it_has_a_member() {
+        let mut lines = Lines::alone(&Settings::default());
+        let mut subscriber = None;
+        let member = lines.insert(|id| {
+            let new = Arc::new(Subscriber::lasting("client".into(), id));
+            subscriber = Some(Arc::clone(&new));
+            Line::new(Owner::Session(Session::lasting(new, Incarnation(7))))
+        });
+        let group = lines.group_of("$share/g/a", member, &mut Numbers::default());
+        lines.join(member, group, Interest::new(Qos::AtLeastOnce));
+        let counts = |lines: &Lines| lines.group(group).map(|group| (group.members, group.connected));
+        assert_eq!(counts(&lines), Some((1, 0)));
+        let session = lines.session_mut(member).expect("it was put there");
+        let share = session.shares.remove(&group).expect("it has joined the group");
+        lines.leave(&subscriber.expect("it was made"), member, group, &share);
+        assert_eq!((counts(&lines), lines.groups_len()), (None, 0));
     }
 }

@@ -42,7 +42,7 @@ impl Lines {
     /// A session has come to a connection, or has left it: its groups hear of it, some now and the others in turn.
     pub(crate) fn move_in_groups(&mut self, id: QueueId) {
         let mut units = self.moving.units_at_once;
-        let Some(session) = self.session_mut(id) else { return };
+        let session = self.session_mut(id).expect("the session that has come or gone is there");
         let was_moving = session.moving.replace(Moving { after: None }).is_some();
         let is_done = self.move_in_some(id, &mut units);
         if !(is_done || was_moving) {

@@ -42,9 +42,9 @@ impl Publishing<'_> {
     /// The last member has ended. Whether that is recorded.
     fn end_group(&mut self, id: QueueId, to: &mut impl Effects) -> bool {
         let is_recorded = self.replies.record_end_of(self.lines, id, to).is_ok();
-        if is_recorded && let Some(group) = self.lines.group_mut(id) {
+        if is_recorded {
             // Those that end with their connections leave it later.
-            group.members = 0;
+            self.lines.group_mut(id).expect("the group was there before this was recorded").members = 0;
             self.lines.remove_if_empty(id);
         }
         is_recorded
@@ -63,9 +63,8 @@ impl Publishing<'_> {
                 return false;
             }
             for Member { subscriber, .. } in piece {
-                let group = self.lines.group(id);
-                let list = group.and_then(|group| group.subscriber.members());
-                let _ = list.map(|list| list.remove(subscriber));
+                let group = self.lines.group(id).expect("a group ends behind its members");
+                group.subscriber.members().expect("it is a group").remove(subscriber);
                 match subscriber.queue {
                     Some(session) => self.end_for_full_queue(session, to),
                     None => subscriber.place().into_iter().for_each(|place| post_ended(place, to)),

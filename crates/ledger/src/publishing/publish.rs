@@ -491,13 +491,14 @@ impl Publishing<'_> {
     /// Ends the member whose keys fill the queue of a group. The others get what waits for it.
     fn end_fullest(&mut self, queue: QueueId, member: QueueId, to: &mut impl Effects) {
         self.end_for_full_queue(member, to);
-        if let Some(Line { owner: Owner::Group(group), queue, .. }) = self.lines.find_mut(queue) {
-            group.inherited = Inherited::all_of(queue);
-        }
+        let line = self.lines.find_mut(queue).expect("a group does not end with a member that others follow");
+        let Line { owner: Owner::Group(group), queue, .. } = line else { unreachable!("it is a group") };
+        group.inherited = Inherited::all_of(queue);
     }
 
     /// Ends a session whose queue is full, and tells its client if that is connected.
     pub(crate) fn end_for_full_queue(&mut self, id: QueueId, to: &mut impl Effects) {
+        // It may be the fullest member of several groups, or have ended before it has left its groups.
         let Some(session) = self.lines.session(id) else { return };
         if let Some(online) = &session.online {
             post_ended(online.place, to);

@@ -97,9 +97,8 @@ impl Withheld {
     /// Withholds an acknowledgement, for the queue for which others of the same connection wait already, or else for
     /// this one. If it may not wait for this queue, it waits only for the acknowledgements before it.
     pub(crate) fn push(&mut self, brake: Option<Brake>, place: Place, reply: Reply, now_ms: u64) {
-        let Some(brake) = self.by_connection.get(&place).map(|waits| waits.brake).or(brake) else {
-            return debug_assert!(false, "it waits for something");
-        };
+        let brake = self.by_connection.get(&place).map(|waits| waits.brake).or(brake);
+        let brake = brake.expect("an acknowledgement waits for a queue, or behind one that does");
         let may_wait = self.may_wait(place, brake, now_ms);
         let due_ms = now_ms + WITHHELD_MS_MAX;
         let new = Waits { brake, acknowledgements: 0, since_ms: now_ms, due_ms };

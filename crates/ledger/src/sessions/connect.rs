@@ -76,7 +76,7 @@ impl SessionWork<'_> {
         self.come_online(id, place, claim);
         if !is_small {
             let online = self.lines.session_mut(id).and_then(|session| session.online.as_mut());
-            online.into_iter().for_each(|online| online.is_restored = true);
+            online.expect("it has come online").is_restored = true;
             self.replies.restoring.add(id, place, What::Subscriptions);
         }
         Ok(claimed)
@@ -269,10 +269,10 @@ impl SessionWork<'_> {
         let session = self.lines.session(id).expect("it was there a moment ago");
         touch(&self.lines.index, session);
         for packet_id in shared {
-            let exchange = self.lines.session_mut(id).and_then(|session| session.in_flight.remove(packet_id));
-            if let Some(State::Shared { group, message }) = exchange.map(|exchange| exchange.state) {
-                self.lines.give_back(group, message);
-            }
+            let session = self.lines.session_mut(id).expect("it was there a moment ago");
+            let exchange = session.in_flight.remove(packet_id).expect("it was found a moment ago");
+            let State::Shared { group, message } = exchange.state else { unreachable!("it is a group's") };
+            self.lines.give_back(group, message);
         }
         lanes.into_iter().for_each(|(group, lane)| self.lines.finish_in_lane(group, lane, 0));
         self.lines.move_in_groups(id);

@@ -150,7 +150,7 @@ impl SessionWork<'_> {
         to: &mut impl Effects,
     ) {
         let Some(id) = self.session_on(subscriber, place) else { return };
-        let Some(session) = self.lines.session(id) else { return };
+        let session = self.lines.session(id).expect("it is on this connection");
         let known = filters.iter().filter(|filter| session.subscriptions.contains_key(*filter));
         let filters: BTreeSet<&str> = known.map(|filter| &**filter).collect();
         let reason = self.end_subscriptions(id, &filters, to).err().unwrap_or(ReasonCode::Success);
@@ -314,9 +314,7 @@ impl SessionWork<'_> {
             false => self.replies.commit(&records, to).map_err(|refusal| self.replies.reason(refusal))?,
         }
         for group in groups.iter().flatten() {
-            if let Some(group) = self.lines.group_mut(*group) {
-                group.is_recorded = true;
-            }
+            self.lines.group_mut(*group).expect("what a session joins is there").is_recorded = true;
         }
         Ok(())
     }
@@ -372,6 +370,7 @@ impl SessionWork<'_> {
         session.lasting.iter_mut().for_each(|lasting| drop(lasting.cursors.remove(filter)));
         let Some(group) = self.lines.filters.of_filter(filter) else { return };
         let session = self.lines.session_mut(id).expect("the session that unsubscribes is there");
+        // The group may be another one of this filter, which came to be after the session's was full and ended.
         if let Some(share) = session.shares.remove(&group) {
             let subscriber = Arc::clone(&session.subscriber);
             let _ = self.lines.leave(&subscriber, id, group, &share);
