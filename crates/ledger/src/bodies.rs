@@ -209,7 +209,7 @@ impl Bodies {
 
     fn fetched_for_reader(&mut self, lines: &mut Lines, of: Whose, found: Found) {
         let budget = Arc::clone(&self.budget);
-        if let Some(kept) = lines.entry_of(of) {
+        if let Some(kept) = entry_of(lines, of) {
             match found {
                 Found::Message(message) => kept.bring(Arc::new(message.charged_to(&budget))),
                 Found::Moved => kept.miss(),
@@ -253,6 +253,18 @@ impl Bodies {
             }
             entry.put_away();
         }
+    }
+}
+
+/// A message that is where it was when it was asked for.
+pub(crate) fn entry_of(lines: &mut Lines, of: Whose) -> Option<&mut Entry> {
+    let Whose { queue, message, need } = of;
+    match need {
+        Need::Turn | Need::Look => lines.find_mut(queue)?.queue.find_mut(message),
+        Need::Again(packet_id) => match &mut lines.session_mut(queue)?.in_flight.find_mut(packet_id)?.state {
+            State::Own(id, entry) if *id == message => Some(entry),
+            _ => None,
+        },
     }
 }
 

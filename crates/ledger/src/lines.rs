@@ -21,13 +21,13 @@ mod table;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use base::{Fate, Message, Now, Place, Principal, QueueId};
+use base::{Message, Now, Place, Principal, QueueId};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use index::Subscriptions;
 use protocol::Gauges;
 
-use crate::gauges::{add, shift, subtract};
+use crate::gauges::add;
 use crate::lines::brake::{Growth, Mark, PatienceClock};
 use crate::lines::fates::Noting;
 use crate::lines::group::{Filters, Group, Inherited};
@@ -39,9 +39,7 @@ use crate::lines::sweep::Sweep;
 use crate::lines::table::Table;
 use crate::queue::Queue;
 use crate::queue::entry::Entry;
-use crate::queue::in_flight::State;
-use crate::record::fetch::{Need, Whose};
-use crate::record::{Incarnation, MessageId, Record};
+use crate::record::{Incarnation, MessageId};
 use crate::settings::Settings;
 
 /// Bytes of memory for a session or a group, beside its contents.
@@ -417,26 +415,6 @@ impl Lines {
         session.map_or_else(Principal::anonymous, |session| session.subscriber.principal())
     }
 
-    /// A message that is where it was when it was asked for.
-    pub(crate) fn entry_of(&mut self, of: Whose) -> Option<&mut Entry> {
-        let Whose { queue, message, need } = of;
-        match need {
-            Need::Turn | Need::Look => self.find_mut(queue)?.queue.find_mut(message),
-            Need::Again(packet_id) => {
-                match &mut self.session_mut(queue)?.in_flight.find_mut(packet_id)?.state {
-                    State::Own(id, entry) if *id == message => Some(entry),
-                    _ => None,
-                }
-            }
-        }
-    }
-
-    /// The record of the end of a session that lasts.
-    pub(crate) fn end_of(&self, id: QueueId) -> Option<Record<'static>> {
-        let lasting = self.session(id)?.lasting.as_ref()?;
-        Some(Record::Ended { session: lasting.incarnation, will: lasting.fate_at_end() })
-    }
-
     /// Asks for the entry of a queue with the news whether its message need not be in memory.
     pub(crate) fn push(
         &mut self,
@@ -464,18 +442,6 @@ impl Lines {
         add(&self.gauges.queued_bytes, bytes);
         if has_reader {
             self.is_ready(queue);
-        }
-    }
-
-    pub(crate) fn drop_oldest(&mut self, queue: QueueId, messages: usize) {
-        for _ in 0..messages {
-            if self.noting.is_on() {
-                self.note_first(queue, Fate::DroppedOldest, None);
-            }
-            let line = self.table.find_mut(queue).expect("it was looked at for room");
-            let entry = line.drop_oldest().expect("it was there when this was recorded");
-            shift(&self.gauges.queued, &self.gauges.dropped_oldest, 1);
-            subtract(&self.gauges.queued_bytes, entry.size_bytes());
         }
     }
 }

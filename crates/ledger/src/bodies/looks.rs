@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use base::{Message, Now, QueueId};
 
-use crate::bodies::Bodies;
+use crate::bodies::{Bodies, entry_of};
 use crate::lines::Lines;
 use crate::queue::entry::Entry;
 use crate::record::fetch::{Found, Need, Whose};
@@ -151,7 +151,7 @@ impl Bodies {
             Found::Moved => self.looks.forget(queue, id),
             Found::Damaged => {
                 self.looks.forget(queue, id);
-                lines.entry_of(of).into_iter().for_each(Entry::set_damaged);
+                entry_of(lines, of).into_iter().for_each(Entry::set_damaged);
             }
         }
     }

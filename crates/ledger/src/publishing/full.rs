@@ -54,7 +54,7 @@ impl Publishing<'_> {
     fn end_members(&mut self, id: QueueId, members: &[Member], to: &mut impl Effects) -> bool {
         let mut rest = members;
         while !rest.is_empty() {
-            let end_of = |member: &Member| member.subscriber.queue.and_then(|id| self.lines.end_of(id));
+            let end_of = |member: &Member| member.subscriber.queue.and_then(|id| self.end_of(id));
             let each = rest.iter().map(|member| end_of(member).map_or(0, |end| end.bytes_most()));
             let (piece, behind) = rest.split_at(count_within(each, to.group_bytes_max()));
             rest = behind;

@@ -8,7 +8,7 @@ use base::{Fate, FateOf, Identifiers, Interest, Message, Now, Place, QueueId, Sh
 use index::{Target, Targets};
 use wire::{PacketId, Qos, ReasonCode};
 
-use crate::gauges::add;
+use crate::gauges::{add, shift, subtract};
 use crate::lines::brake::{Arrival, Brake};
 use crate::lines::group::{Inherited, lane_of};
 use crate::lines::room::Room;
@@ -365,7 +365,7 @@ impl Publishing<'_> {
         for planned in plan {
             self.record_room(planned, &mut group);
         }
-        group.extend(ended.iter().filter_map(|member| self.lines.end_of(*member)));
+        group.extend(ended.iter().filter_map(|member| self.end_of(*member)));
         // If the topic has no recorded value, a record that clears it would only use space.
         let clears = message.retain() && !is_retained && !is_of_server(message);
         if clears && self.retained.is_on_record(message.topic().as_str()) {
@@ -413,8 +413,14 @@ impl Publishing<'_> {
                 let queue = planned.queued.queue;
                 group.extend(recorded.map(|(message, _)| Record::Removed { queue, message }));
             }
-            Room::Ends => group.extend(self.lines.end_of(planned.queue)),
+            Room::Ends => group.extend(self.end_of(planned.queue)),
         }
+    }
+
+    /// The record of the end of a session that lasts.
+    pub(crate) fn end_of(&self, id: QueueId) -> Option<Record<'static>> {
+        let lasting = self.lines.session(id)?.lasting.as_ref()?;
+        Some(Record::Ended { session: lasting.incarnation, will: lasting.fate_at_end() })
     }
 
     /// Applies a recorded message to its queues. Returns a queue that has grown too much.
@@ -458,7 +464,7 @@ impl Publishing<'_> {
                     continue;
                 }
                 Room::Enough => {}
-                Room::AfterDropping(messages) => self.lines.drop_oldest(queue, messages),
+                Room::AfterDropping(messages) => self.drop_oldest(queue, messages),
                 Room::AfterEnding(member) => self.end_fullest(queue, member, to),
                 Room::EndsGroup => self.lines.end_members_of(queue),
             }
@@ -486,6 +492,18 @@ impl Publishing<'_> {
         };
         let of = FateOf::message(message, planned.queued.granted.qos, key);
         self.lines.note_fate(planned.queue, of, fate);
+    }
+
+    fn drop_oldest(&mut self, queue: QueueId, messages: usize) {
+        for _ in 0..messages {
+            if self.lines.noting.is_on() {
+                self.lines.note_first(queue, Fate::DroppedOldest, None);
+            }
+            let line = self.lines.find_mut(queue).expect("it was looked at for room");
+            let entry = line.drop_oldest().expect("it was there when this was recorded");
+            shift(&self.gauges.queued, &self.gauges.dropped_oldest, 1);
+            subtract(&self.gauges.queued_bytes, entry.size_bytes());
+        }
     }
 
     /// Ends the member whose keys fill the queue of a group. The others get what waits for it.
