@@ -11,7 +11,7 @@ use wire::{PacketId, Qos, ReasonCode};
 use crate::{Message, Now};
 
 /// The rest of a longer topic, in bytes, is not recorded.
-pub const FATE_TOPIC_BYTES_MAX: usize = 1_024;
+const TOPIC_BYTES_MAX: usize = 1_024;
 /// The same for the identifier of a publisher.
 const PUBLISHER_BYTES_MAX: usize = 256;
 /// Bytes of a record beside its topic and its publisher.
@@ -119,7 +119,7 @@ pub struct FateRecord {
     pub unix_ms: u64,
     /// The identifier of its publisher, if it is known.
     pub publisher: Option<Box<str>>,
-    /// The first bytes of its topic, at most [`FATE_TOPIC_BYTES_MAX`]. `None` if the message was on disk alone.
+    /// The first bytes of its topic, at most 1,024. `None` if the message was on disk alone.
     pub topic: Option<Box<str>>,
     /// The QoS at which the session gets it.
     pub qos: Qos,
@@ -139,13 +139,25 @@ impl FateRecord {
             noted_unix_ms: now.unix_ms,
             unix_ms: now.unix_ms,
             publisher: publisher.map(|publisher| beginning(publisher, PUBLISHER_BYTES_MAX)),
-            topic: topic.map(|topic| beginning(topic, FATE_TOPIC_BYTES_MAX)),
+            topic: topic.map(|topic| beginning(topic, TOPIC_BYTES_MAX)),
             qos,
             payload_bytes,
             packet_id,
             fate,
             key,
         }
+    }
+
+    /// Whether the message has come from this publisher, as far as its identifier is recorded. One that is not known may be any.
+    #[must_use]
+    pub fn may_be_from(&self, publisher: &str) -> bool {
+        self.publisher.as_deref().is_none_or(|known| *known == *beginning(publisher, PUBLISHER_BYTES_MAX))
+    }
+
+    /// Whether the message has this topic, as far as the topic is recorded.
+    #[must_use]
+    pub fn has_topic(&self, topic: &str) -> bool {
+        self.topic.as_deref().is_some_and(|known| *known == *beginning(topic, TOPIC_BYTES_MAX))
     }
 
     fn size_bytes(&self) -> usize {
@@ -395,12 +407,12 @@ mod tests {
         let FateList { records, forgotten } = read(&mut fates);
         let topics: Vec<_> = records.iter().filter_map(|record| record.topic.as_deref()).collect();
         assert_eq!((&topics[..], forgotten), (&["c", "d", "e"][..], 2));
-        let mut fates = recorded(FateBounds { messages: 100, bytes: 4 * FATE_TOPIC_BYTES_MAX });
-        let long = "é".repeat(FATE_TOPIC_BYTES_MAX);
+        let mut fates = recorded(FateBounds { messages: 100, bytes: 4 * TOPIC_BYTES_MAX });
+        let long = "é".repeat(TOPIC_BYTES_MAX);
         (0..100).for_each(|_| ring(&mut fates).note(message(&long, 0), Fate::Sent, now(1)));
         let FateList { records, .. } = read(&mut fates);
         let bytes: usize = records.iter().map(FateRecord::size_bytes).sum();
-        assert!(bytes <= 4 * FATE_TOPIC_BYTES_MAX && records.len() > 1, "{bytes} B, {}", records.len());
+        assert!(bytes <= 4 * TOPIC_BYTES_MAX && records.len() > 1, "{bytes} B, {}", records.len());
     }
 
     #[test]

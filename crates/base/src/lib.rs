@@ -27,9 +27,7 @@ mod time;
 pub use budget::{Budget, Charge, Purpose, Tally};
 pub use claims::{ClaimLevels, ClaimRule, Claims, Uses};
 pub use dispatch::{Dispatch, Key, Lane};
-pub use fates::{
-    AskFates, FATE_TOPIC_BYTES_MAX, Fate, FateBounds, FateList, FateOf, FateRecord, FateRing, Fates,
-};
+pub use fates::{AskFates, Fate, FateBounds, FateList, FateOf, FateRecord, FateRing, Fates};
 pub use gauge::{Gauge, Level};
 pub use identifiers::{ConnectionId, Place, QueueId, ShardId};
 pub use identity::Identity;
