@@ -1,5 +1,8 @@
 //! The dashboard, in a real browser.
 
+use std::path::Path;
+
+use pondhawk_tests::packet::Connect;
 use pondhawk_tests::{Version, until};
 use serde_json::json;
 
@@ -81,14 +84,41 @@ fn every_view_of_the_dashboard_shows_its_data_in_a_browser() {
     let _dots = broker.client(Version::V5, "..");
     let _hostile = broker.client(Version::V5, "<img src=x onerror=document.title='gone'>");
     crate::queues::leave_messages(&broker, &server);
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/operation/dashboard/look.mjs");
+    let url = server.url() + "/";
+    let tokens = [&server, &operator, &viewer].map(Server::token).join(",");
+    let pictures = std::env::var("PONDHAWK_PICTURES");
+    let arguments = [Some(&url), Some(&tokens), pictures.as_ref().ok()];
+    let output = run_in_browser("look.mjs", &arguments.into_iter().flatten().collect::<Vec<_>>());
+    assert_eq!(output.lines().count(), LOOKS);
+}
+
+/// Runs a script with a directory for its browser and these arguments. Returns what it prints.
+fn run_in_browser(script: &str, arguments: &[&String]) -> String {
     let mut node = pondhawk_tests::node();
     let profile = tempfile::tempdir().expect("a directory");
-    node.args(["--experimental-websocket", script]).arg(profile.path());
-    node.arg(server.url() + "/").arg([&server, &operator, &viewer].map(Server::token).join(","));
-    node.args(std::env::var_os("PONDHAWK_PICTURES"));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("operation/dashboard");
+    node.args(["--experimental-websocket".as_ref(), folder.join(script).as_os_str()]);
+    node.arg(profile.path()).args(arguments);
     let output = node.output().expect("Node.js is there");
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}");
-    assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), LOOKS);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// From the login to a change that is not wanted at first, without a mouse.
+#[test]
+fn the_dashboard_is_used_with_the_keyboard_alone() {
+    let (broker, server) = broker("");
+    let session = [0x11, 0, 0, 0, 100];
+    let mut frog = broker.client_with(&Connect { properties: &session, ..Connect::new(Version::V5, "frog") });
+    let (url, token) = (server.url() + "/", server.token().to_owned());
+    let output = run_in_browser("keys.mjs", &[&url, &token, &"frog".to_owned()]);
+    assert_eq!(output.lines().count(), 9, "{output}");
+    frog.expect_disconnect(0x98);
+}
+
+/// Each answer of the API is about a part of all clients. The script has them, and needs no broker.
+#[test]
+fn the_dashboard_lists_and_searches_a_hundred_thousand_clients() {
+    let output = run_in_browser("many.mjs", &[]);
+    assert_eq!(output.lines().count(), 5, "{output}");
 }

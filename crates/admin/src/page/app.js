@@ -112,9 +112,12 @@ async function show(is_new) {
   const has_token = known !== null;
   document.getElementById("leave").hidden = !sessionStorage.getItem("token");
   document.getElementById("role").hidden = !has_token;
+  // The element with the focus goes: without another place, the next Tab would begin at the top of the page.
+  const is_focus_lost = content.contains(document.activeElement);
   content.replaceChildren(...parts.flat().filter((part) => part != null));
   document.title = `${content.querySelector("h1")?.textContent ?? "Pondhawk"} – Pondhawk`;
-  if (is_new) { content.focus({ preventScroll: true }); scrollTo(0, 0); }
+  if (is_new || is_focus_lost) content.focus({ preventScroll: true });
+  if (is_new) scrollTo(0, 0);
   if (document.getElementById("trace-lines")?.dataset.runs) watchTrace(mine);
   // A page that asks for a token asks the broker for nothing.
   if (LIVE.includes(view) && (is_shown || known !== null)) later(refresh, INTERVAL_MS);

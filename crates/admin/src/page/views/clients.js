@@ -1,4 +1,4 @@
-import { make, encode, number, bytes, duration, call, change, table, cards, field, choice, values, go, link, more, order } from "./page.js";
+import { make, encode, number, bytes, duration, call, change, table, cards, field, choice, values, go, link, list, more, order } from "./page.js";
 import { queueParts } from "./queue.js";
 
 const state = (client) => (client.connected ? client.state : "away");
@@ -6,7 +6,7 @@ const state = (client) => (client.connected ? client.state : "away");
 export async function clients(_, query) {
   const asked = new URLSearchParams({ limit: "100" });
   for (const name of ["match", "connected", "state", "protocol", "cursor"]) if (query.get(name)) asked.set(name, query.get(name));
-  const found = await call(`/api/v1/clients?${asked}`);
+  const found = await list("/api/v1/clients", asked, "clients");
   const form = make("form", { class: "row", onsubmit: (event) => {
     event.preventDefault();
     go("/clients", Object.fromEntries(Object.entries(values(form)).filter(([, value]) => value)));

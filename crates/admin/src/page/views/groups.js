@@ -1,10 +1,10 @@
-import { make, encode, number, bytes, call, table, cards, field, values, go, link, more } from "./page.js";
+import { make, encode, number, bytes, call, table, cards, field, values, go, link, list, more } from "./page.js";
 import { queueParts } from "./queue.js";
 
 export async function groups(_, query) {
   const asked = new URLSearchParams({ limit: "100" });
   for (const name of ["match", "cursor"]) if (query.get(name)) asked.set(name, query.get(name));
-  const found = await call(`/api/v1/groups?${asked}`);
+  const found = await list("/api/v1/groups", asked, "groups");
   const form = make("form", { class: "row", onsubmit: (event) => { event.preventDefault(); go("/groups", values(form)); } },
     field("Filter has", { name: "match", type: "search", value: query.get("match") ?? "" }), make("button", {}, "Search"));
   return [make("h1", {}, "Groups"), form,

@@ -1,10 +1,10 @@
-import { make, encode, number, bytes, call, change, table, field, values, go, link, more, payload, order, orders, changeInPieces } from "./page.js";
+import { make, encode, number, bytes, call, change, table, field, values, go, link, list, more, payload, order, orders, changeInPieces } from "./page.js";
 
 export async function retained(_, query) {
   const filter = query.get("filter") || "#";
   const asked = new URLSearchParams({ filter, limit: "100" });
   if (query.get("cursor")) asked.set("cursor", query.get("cursor"));
-  const found = await call(`/api/v1/retained?${asked}`);
+  const found = await list("/api/v1/retained", asked, "retained");
   const form = make("form", { class: "row", onsubmit: (event) => { event.preventDefault(); go("/retained", values(form)); } },
     field("Topic filter", { name: "filter", value: filter }), make("button", {}, "Search"));
   return [make("h1", {}, "Retained messages"), form,
@@ -32,7 +32,7 @@ export async function topics(_, query) {
   const under = query.get("under");
   const asked = new URLSearchParams({ limit: "200" });
   for (const name of ["under", "cursor"]) if (query.has(name)) asked.set(name, query.get(name));
-  const [found, busy, branches] = await Promise.all([call(`/api/v1/topics?${asked}`), call("/api/v1/busiest?list=topics&limit=128"), call("/api/v1/busiest?list=branches&limit=128")]);
+  const [found, busy, branches] = await Promise.all([list("/api/v1/topics", asked, "topics"), call("/api/v1/busiest?list=topics&limit=128"), call("/api/v1/busiest?list=branches&limit=128")]);
   const rates = new Map([...busy.busiest, ...branches.busiest].map((one) => [one.name, one.messages_per_second]));
   const levels = under == null ? [] : under.split("/");
   const to = (path) => `#/topics?${new URLSearchParams({ under: path })}`;
@@ -57,7 +57,7 @@ export async function subscribers(_, query) {
   const page = [make("h1", {}, "Who gets a topic?"), form];
   if (!topic) return [...page, make("p", {}, "Name a topic, such as pond/north/level. The page lists the subscriptions whose filters match it.")];
   const asked = new URLSearchParams({ topic, limit: "100", ...(query.get("cursor") && { cursor: query.get("cursor") }) });
-  const found = await call(`/api/v1/subscriptions?${asked}`);
+  const found = await list("/api/v1/subscriptions", asked, "subscriptions");
   return [...page,
     table(`Subscriptions that match ${topic}`, [
       ["Client or group", (one) => (one.group ? make("a", { href: `#/group/${encode(one.group)}` }, one.group) : link(one.client_id)), "long"],

@@ -89,6 +89,17 @@ export function logOut() {
   if (sessionStorage.getItem("token") === sessionStorage.getItem("session")) call("/api/v1/session", "DELETE").catch(() => {});
 }
 
+// A piece of a list that has at least one item, if there is one. Each answer is about a part of what the broker has, and may be
+// empty although more follows: a search goes on behind it, as long as its view is shown.
+export async function list(path, asked, field) {
+  const mine = turn;
+  for (;;) {
+    const found = await call(`${path}?${asked}`);
+    if (found[field].length || found.cursor == null || !isCurrent(mine)) return found;
+    asked.set("cursor", found.cursor);
+  }
+}
+
 export const ask = (text) => new Promise((resolve) => {
   const dialog = document.getElementById("ask");
   document.getElementById("question").textContent = text;
