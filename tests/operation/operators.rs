@@ -67,7 +67,7 @@ impl Place {
         Self { directory, broker, address }
     }
 
-    /// Writes the configuration.
+    /// Writes the configuration of the broker.
     fn write(directory: &Path, admin: &str) {
         let file = |name: &str| directory.join("certs").join(name);
         let (users, data) = (directory.join("users"), directory.join("data"));
@@ -198,7 +198,7 @@ fn an_operator_has_the_role_of_its_password_or_its_certificate() {
         (STATUS, "", Some("ops"), 200, "\"role\":\"admin\""),
         (STATUS, "Bearer ", Some("ops"), 200, "\"role\":\"admin\""),
         (STATUS, "", Some("stranger"), 401, "a token is needed"),
-        // What a request shows counts, and not the certificate beside it.
+        // The header of a request counts, and not the certificate beside it.
         (STATUS, &anna, Some("ops"), 200, "\"role\":\"operator\""),
         (STATUS, &basic("anna", "wrong"), Some("ops"), 401, ""),
     ];

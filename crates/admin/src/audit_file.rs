@@ -25,7 +25,7 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 /// The file with all records of changes.
 #[derive(Debug, Clone)]
 pub struct AuditFile {
-    /// Its path.
+    /// The path of the newest file.
     pub path: PathBuf,
     /// Size from which on a new file begins, in bytes.
     pub bytes_max: u64,
@@ -110,7 +110,7 @@ struct Writer {
     figures: Arc<Figures>,
 }
 
-/// The newest file.
+/// The newest file, open for writing.
 struct Open {
     file: File,
     /// Its number in the file system, and its size.

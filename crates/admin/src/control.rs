@@ -45,17 +45,17 @@ pub struct AccessSource {
 pub enum SourceKind {
     /// Dynamic security: users, groups and roles, which commands change.
     Dynamic,
-    /// A password file.
+    /// A file with users and their password hashes.
     Passwords,
     /// An access control list.
     Acl,
-    /// Rules with roles.
+    /// A file with roles and their rules.
     Rules,
     /// Keys of an issuer of tokens.
     Tokens,
     /// A service over HTTP.
     Http,
-    /// A directory.
+    /// A directory that is asked over LDAP.
     Ldap,
 }
 

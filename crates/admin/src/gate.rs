@@ -62,7 +62,7 @@ pub(crate) fn host(headers: &HeaderMap) -> String {
     single(headers, &HOST).unwrap_or_default().to_owned()
 }
 
-/// What a request shows about its sender, beside the certificate of its connection.
+/// The proof that a request shows of its sender, beside the certificate of its connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Shown<'h> {
     /// There is no header, or a token without characters: a page that knows none sends that.
@@ -80,7 +80,7 @@ impl Shown<'_> {
     }
 }
 
-/// What a request shows about its sender.
+/// Reads the proof that a request shows of its sender.
 pub(crate) fn shown(headers: &HeaderMap) -> Shown<'_> {
     if !headers.contains_key(AUTHORIZATION) {
         return Shown::Nothing;

@@ -36,7 +36,7 @@ pub(crate) enum Evidence {
 }
 
 impl Evidence {
-    /// The user.
+    /// The name of the user.
     pub(crate) fn user(&self) -> &str {
         match self {
             Self::Password(identity) => identity.name(),

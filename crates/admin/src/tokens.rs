@@ -56,7 +56,7 @@ impl Role {
     }
 }
 
-/// An operator.
+/// An operator who has proved who it is.
 #[derive(Debug, Clone)]
 pub(crate) struct Holder {
     pub(crate) role: Role,

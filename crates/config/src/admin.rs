@@ -20,7 +20,7 @@ pub enum OperatorRole {
     Viewer,
     /// May also publish, clear retained messages, and disconnect clients.
     Operator,
-    /// May do everything.
+    /// May also do everything else.
     Admin,
 }
 

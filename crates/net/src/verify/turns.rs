@@ -15,7 +15,7 @@ const OVERLOAD: usize = 64;
 
 /// The receiver of an outcome.
 pub(crate) enum Asker {
-    /// A client.
+    /// A client on a shard.
     Client(ShardId, ConnectionId),
     /// An operator. The function must not block.
     Operator(Box<dyn FnOnce(Checked) + Send>),

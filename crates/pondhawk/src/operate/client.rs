@@ -180,7 +180,7 @@ fn host(address: &str) -> &str {
     }
 }
 
-/// What requests show: the password of a user, the certificate of the connection alone, or a token.
+/// The proof that requests show: the password of a user, the certificate of the connection alone, or a token.
 fn authorization(place: &Place, config: &Config) -> io::Result<Option<String>> {
     if let Some(name) = &place.username {
         return login::password(name, place).map(Some);

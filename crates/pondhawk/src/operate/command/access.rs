@@ -35,7 +35,7 @@ pub(in crate::operate) enum AccessCommand {
     },
 }
 
-/// Subcommands about users.
+/// Subcommands about users of MQTT clients.
 #[derive(Debug, Subcommand)]
 pub(in crate::operate) enum UsersCommand {
     /// List the users of password files and of dynamic security
