@@ -1,4 +1,4 @@
-//! What became of the last messages for a client.
+//! Outcomes of the last messages for a client.
 
 use std::fs;
 

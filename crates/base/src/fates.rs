@@ -72,7 +72,7 @@ impl Fate {
     }
 }
 
-/// What is recorded of a message.
+/// The parts of a message that a record keeps.
 #[derive(Debug, Clone, Copy)]
 pub struct FateOf<'a> {
     /// The identifier of its publisher, if it is known.
@@ -263,7 +263,7 @@ pub enum AskFates {
     Begin {
         /// The identifier of the client.
         client_id: Arc<str>,
-        /// The duration.
+        /// The duration, from now on.
         for_ms: u64,
         /// The bounds of its ring.
         bounds: FateBounds,
@@ -273,7 +273,7 @@ pub enum AskFates {
         /// The identifier of the client.
         client_id: Arc<str>,
     },
-    /// Forgets a record.
+    /// Forgets the record of a session.
     Forget {
         /// The identifier of the client.
         client_id: Arc<str>,
@@ -295,7 +295,7 @@ impl Fates {
         self.rings.iter_mut().find(|ring| *ring.client_id == *client_id)
     }
 
-    /// All rings.
+    /// The rings of all clients.
     pub fn rings(&mut self) -> impl Iterator<Item = &mut FateRing> {
         self.rings.iter_mut()
     }

@@ -1,4 +1,4 @@
-//! What became of the last messages for a client, recorded on request.
+//! Outcomes of the last messages for a client, recorded on request.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,7 +40,7 @@ pub(crate) struct Recordings {
 #[derive(Debug)]
 struct Recording {
     until: Instant,
-    /// Forgets it later.
+    /// The task that forgets the record later.
     timer: AbortHandle,
     _charge: Charge,
 }

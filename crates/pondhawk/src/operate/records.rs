@@ -47,7 +47,7 @@ pub(super) fn outcomes(messages: &[Value]) -> String {
     messages.iter().rev().map(|one| on_terminal(&outcome(one)) + "\n").collect()
 }
 
-/// What became of a message: its time, its topic, the way that it went, and its outcome.
+/// A message on a line: its time, its topic, its publisher, and its outcome.
 pub(super) fn outcome(message: &Value) -> String {
     let topic = message["topic"].as_str().unwrap_or("(on disk)");
     let publisher = message["publisher"].as_str().map_or(String::new(), |from| format!(" from {from}"));
