@@ -9,7 +9,6 @@ use std::process::{Command, Stdio};
 
 use crate::house::House;
 use crate::log::Log;
-use crate::pool::{self, Job};
 use crate::tools;
 
 use self::page::Page;
@@ -21,23 +20,31 @@ pub(crate) const CODEC_MANIFEST: &str = "crates/wire/benches/wire/Cargo.toml";
 /// The Go module of the same program for codecs in Go.
 const CODECS_IN_GO: &str = "crates/bench/peers/wire";
 
-/// The section whose short command takes longest.
-const LONGEST: &str = "hostile";
-
-/// Runs each command with few messages, one on each processor, to check that it works and loses nothing. Writes no page.
+/// Runs each command with few messages, to check that it works and loses nothing. Writes no page.
 ///
 /// # Errors
 /// If a command fails.
 pub(crate) fn run_in_short(house: &House, log: &mut Log) -> Result<(), String> {
     house.build(log)?;
     tools::install(house, log)?;
+    let pondhawk = house.built().join("pondhawk");
     let folder = folder(house)?;
-    // The longest one takes more than half of the time of all, and is the first to begin.
-    let (longest, others): (Vec<_>, Vec<_>) = SECTIONS.iter().partition(|section| section.name == LONGEST);
-    let sections = longest.into_iter().chain(others);
-    let jobs = sections.map(|section| section.job_in_short(house, &folder.join(section.name), log));
-    let jobs = jobs.collect::<Result<_, _>>()?;
-    pool::run(jobs, pool::processors(), log)
+    for section in SECTIONS {
+        if section.has_own_program() {
+            let built = section.build(house, false, log)?;
+            log.run(in_shell(house, section.in_short, &built).current_dir(&folder))?;
+            continue;
+        }
+        let mut command = house.command(&pondhawk);
+        command.current_dir(&folder).arg("bench").args(section.in_short.split(' '));
+        if !section.is_alone() {
+            let serve = section.serve(&folder)?;
+            command.env("PATH", on_path(&house.built()));
+            command.arg("--spawn").arg(format!("pondhawk={serve}"));
+        }
+        log.run(&mut command)?;
+    }
+    Ok(())
 }
 
 /// Measures these sections, or all of them, and writes the page.
@@ -132,25 +139,6 @@ impl Section {
     /// Whether the command is a whole one, and not one of `pondhawk bench`.
     fn has_own_program(&self) -> bool {
         [CLIENTS, CODECS].iter().any(|program| self.arguments.starts_with(program))
-    }
-
-    /// Makes the short command, which runs in this folder.
-    fn job_in_short(&self, house: &House, folder: &Path, log: &mut Log) -> Result<Job, String> {
-        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        let built = self.build(house, false, log)?;
-        let mut command = if self.has_own_program() {
-            in_shell(house, self.in_short, &built)
-        } else {
-            let mut command = house.command(built.join("pondhawk"));
-            command.arg("bench").args(self.in_short.split(' '));
-            if !self.is_alone() {
-                let serve = self.serve(folder)?;
-                command.env("PATH", on_path(&built)).arg("--spawn").arg(format!("pondhawk={serve}"));
-            }
-            command
-        };
-        command.current_dir(folder);
-        Ok(Job { name: self.name.to_owned(), command })
     }
 
     /// Builds the program, with or without optimization, if [`House::build`] does not. Returns the folder of all programs.
