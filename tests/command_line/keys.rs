@@ -164,6 +164,7 @@ fn example(key: &Key) -> String {
         "path" if key.name.starts_with("tls_") => "/a".to_owned(),
         "path" => "/pond/file".to_owned(),
         "true or false" => (key.default != Default::Value("true".to_owned())).to_string(),
+        words if words.starts_with("names, each with") => "{ ann = \"viewer\" }".to_owned(),
         "user of the system" => "ann".to_owned(),
         "host and port" => "127.0.0.1:2883".to_owned(),
         "host name" => "pond.example".to_owned(),

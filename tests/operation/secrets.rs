@@ -170,6 +170,7 @@ fn a_named_file_with_a_mistake_is_refused_without_its_secrets() {
         let (is_good, said) = place.run(&["-c", "pond.toml", "--in-memory"], &[]);
         assert!(!is_good && said.contains("named"), "{said}");
     }
+    place.write("named", "hush9\u{e9} hush9-hush9-hush9\n");
     let (is_good, said) = place.run(&["ctl", "status", "--token-file", "named"], &[]);
     assert!(!is_good && said.contains("named"), "{said}");
 }

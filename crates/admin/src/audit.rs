@@ -181,7 +181,7 @@ impl Change {
         let proof = holder.as_ref().map_or("", |holder| holder.proof);
         tracing::warn!(
             audit = true,
-            action = ?route.action,
+            action = %route.action,
             on,
             role,
             proof,
@@ -192,7 +192,7 @@ impl Change {
             after = (!after.is_empty()).then_some(after),
             "an operator has asked for a change"
         );
-        let action = format!("{:?}", route.action);
+        let action = route.action.to_string();
         let [object, before, after] = [on, before.unwrap_or_default(), after].map(str::to_owned);
         let (unix_ms, from, status) = (unix_ms(), *from, self.status);
         let record =
@@ -218,7 +218,7 @@ pub(crate) fn note_refusal(route: &Route, values: &[String], holder: &Holder, fr
     let status = StatusCode::FORBIDDEN.as_u16();
     tracing::warn!(
         audit = true,
-        action = ?route.action,
+        action = %route.action,
         on = cut(&on),
         role,
         %from,

@@ -1,8 +1,11 @@
 //! The table of all routes: parser, rights, and the OpenAPI document follow from it.
 
 mod access;
+mod open_api;
 
-use serde_json::{Map, Value, json};
+use std::fmt;
+
+use serde_json::{Value, json};
 
 use crate::api::log::LEVELS;
 use crate::api::{LIMIT_MAX, LOG_LEVELS, busiest, clients, drain, outcomes, trace};
@@ -10,6 +13,8 @@ use crate::tokens::Role;
 use crate::uri;
 
 use access::ACCESS;
+pub(crate) use access::AccessAction;
+pub(crate) use open_api::open_api;
 
 /// A route of the server.
 #[derive(Debug)]
@@ -118,21 +123,17 @@ pub(crate) enum Action {
     Reload,
     LogIn,
     LogOut,
-    AccessSources,
-    AccessUsers,
-    AccessUser,
-    AccessRoles,
-    AccessGroups,
-    AccessRules,
-    NewUser,
-    DeleteUser,
-    SetPassword,
-    EnableUser,
-    GrantRole,
-    RevokeRole,
-    JoinGroup,
-    LeaveGroup,
-    Commands,
+    Access(AccessAction),
+}
+
+/// The name of the action in records of changes, and of the operation in the OpenAPI document.
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Access(action) => write!(f, "{action:?}"),
+            action => write!(f, "{action:?}"),
+        }
+    }
 }
 
 const fn required(name: &'static str, kind: &'static str, text: &'static str) -> Parameter {
@@ -680,87 +681,6 @@ fn fit(pattern: &str, path: &str) -> Option<Vec<String>> {
     }
 }
 
-/// The API as an OpenAPI document, version 3.1.
-pub(crate) fn open_api(version: &str) -> Value {
-    let mut paths = Map::new();
-    for route in routes().filter(|route| !route.is_page()) {
-        let path = paths.entry(route.path).or_insert_with(|| json!({}));
-        path[route.method.to_ascii_lowercase()] = operation(route);
-    }
-    json!({
-        "openapi": "3.1.0",
-        "info": { "title": "Pondhawk", "version": version, "description": "Operation of a Pondhawk MQTT broker" },
-        "paths": paths,
-        "components": {
-            "securitySchemes": {
-                "token": { "type": "http", "scheme": "bearer" },
-                "password": { "type": "http", "scheme": "basic" },
-            },
-            "schemas": { "Error": {
-                "type": "object",
-                "properties": { "error": {
-                    "type": "object",
-                    "properties": { "status": { "type": "integer" }, "message": { "type": "string" } },
-                } },
-            } },
-        },
-    })
-}
-
-fn operation(route: &Route) -> Value {
-    let in_path = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
-    let in_path = in_path.map(|name| {
-        json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string", "minLength": 1 } })
-    });
-    let in_query = route.query.iter().map(|parameter| {
-        json!({
-            "name": parameter.name,
-            "in": "query",
-            "required": parameter.is_required,
-            "description": parameter.text,
-            "schema": parameter.schema(),
-        })
-    });
-    let parameters: Vec<Value> = in_path.chain(in_query).collect();
-    let error = json!({
-        "description": "The request is refused, or cannot be carried out",
-        "content": { "application/json": { "schema": { "$ref": "#/components/schemas/Error" } } },
-    });
-    let content_type = match route.action {
-        Action::Healthy | Action::Metrics => "text/plain",
-        Action::TraceFile => "application/vnd.tcpdump.pcap",
-        _ => "application/json",
-    };
-    let done = json!({ "description": route.summary, "content": { content_type: {} } });
-    let mut operation = json!({
-        "summary": route.summary,
-        "operationId": format!("{:?}", route.action),
-        "parameters": parameters,
-        "responses": { "200": done, "default": error },
-    });
-    if let Some(role) = route.role {
-        operation["security"] = json!([{ "token": [] }, { "password": [] }]);
-        operation["description"] = json!(format!("Needs the role {} or higher.", role.word()));
-    }
-    if !route.body.is_empty() {
-        let fields: Map<String, Value> = route
-            .body
-            .iter()
-            .map(|field| {
-                let mut schema = field.schema();
-                schema["description"] = json!(field.text);
-                (field.name.to_owned(), schema)
-            })
-            .collect();
-        let required: Vec<&str> =
-            route.body.iter().filter(|field| field.is_required).map(|field| field.name).collect();
-        let schema = json!({ "type": "object", "properties": fields, "required": required });
-        operation["requestBody"] =
-            json!({ "required": true, "content": { "application/json": { "schema": schema } } });
-    }
-    operation
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -770,7 +690,7 @@ mod tests {
     #[test]
     fn a_path_leads_to_one_route_with_its_decoded_values() {
         let found = |method, path| match find(method, path) {
-            Match::Found(route, values) => (format!("{:?}", route.action), values),
+            Match::Found(route, values) => (route.action.to_string(), values),
             other => (format!("{other:?}"), Vec::new()),
         };
         assert_eq!(found("GET", "/api/v1/clients/a%2Fb").1, ["a/b"]);

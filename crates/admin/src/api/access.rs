@@ -17,7 +17,7 @@ use super::{bad_cursor, limit};
 use crate::answer::{Answer, Failure};
 use crate::asked::Asked;
 use crate::control::{AccessSource, CommandsRefused, SourceKind};
-use crate::routes::Action;
+use crate::routes::AccessAction;
 use crate::server::Shared;
 use crate::tokens::Role;
 
@@ -27,8 +27,33 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
 const NO_DYNAMIC: &str = "no listener has dynamic security (`dynamic_security_file`): users of other sources are changed \
     where they come from";
 
+/// Carries out a request about users and rules.
+pub(super) async fn carry_out(
+    action: AccessAction,
+    asked: &Asked,
+    shared: &Shared,
+) -> Result<Answer, Failure> {
+    match action {
+        AccessAction::AccessSources => Ok(sources(shared)),
+        AccessAction::AccessUsers => users(asked, shared),
+        AccessAction::AccessUser => user(asked, shared),
+        AccessAction::AccessRoles => list(("listRoles", "roles"), asked, shared),
+        AccessAction::AccessGroups => list(("listGroups", "groups"), asked, shared),
+        AccessAction::AccessRules => rules(asked, shared),
+        AccessAction::Commands => commands(asked, shared).await,
+        AccessAction::NewUser
+        | AccessAction::DeleteUser
+        | AccessAction::SetPassword
+        | AccessAction::EnableUser
+        | AccessAction::GrantRole
+        | AccessAction::RevokeRole
+        | AccessAction::JoinGroup
+        | AccessAction::LeaveGroup => change(action, asked, shared).await,
+    }
+}
+
 /// The sources of users and rules of all listeners.
-pub(crate) fn sources(shared: &Shared) -> Answer {
+fn sources(shared: &Shared) -> Answer {
     let realms = shared.operator.guard().current();
     let describe = |source: &AccessSource| {
         let access = realms.access(source.realm);
@@ -53,7 +78,7 @@ fn count(kind: SourceKind, access: &Access) -> Option<usize> {
 }
 
 /// Users of the sources that are known here, by their names in each source.
-pub(crate) fn users(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+fn users(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
     let (mut items, text) = (Items::of(asked)?, asked.parameter("match").unwrap_or_default().to_lowercase());
     let most = limit(asked)? + 1;
     let (mut source, mut after) = position(asked)?;
@@ -132,7 +157,7 @@ fn user_in(source: &AccessSource, access: &Access, name: &str, operators: &BTree
 }
 
 /// A user in all its sources.
-pub(crate) fn user(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+fn user(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
     let name = &asked.values[0];
     let (in_force, realms) = (shared.control.in_force(), shared.operator.guard().current());
     let knows = |source: &&AccessSource| {
@@ -153,11 +178,7 @@ pub(crate) fn user(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
 }
 
 /// Roles or groups of dynamic security, a part of them by their place in the list.
-pub(crate) fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
-    let (command, name) = match asked.route.action {
-        Action::AccessRoles => ("listRoles", "roles"),
-        _ => ("listGroups", "groups"),
-    };
+fn list((command, name): (&str, &str), asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
     let realms = shared.operator.guard().current();
     let Some(dynamic) = realms.dynamic_security() else {
         return Ok(Answer::json(&json!({ name: [], "cursor": null })));
@@ -183,7 +204,7 @@ pub(crate) fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
 }
 
 /// The text of a file with rules that a listener has. Rules in force may be older, if the file has a mistake.
-pub(crate) fn rules(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+fn rules(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
     let place = asked.parameter("place").ok_or_else(|| Failure::bad("place is missing"))?;
     let in_force = shared.control.in_force();
     let is_meant = |source: &&AccessSource| source.place == place && source.kind.is_file_of_rules();
@@ -205,8 +226,8 @@ fn asked_of(
 }
 
 /// Carries out the command behind a route.
-pub(crate) async fn change(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
-    let command = command_of(asked)?;
+async fn change(action: AccessAction, asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+    let command = command_of(action, asked)?;
     let realms = shared.operator.guard().current();
     note_before(asked, &command, &realms);
     let mut answers = run(json!({ "commands": [command] }), asked, shared).await?;
@@ -218,7 +239,7 @@ pub(crate) async fn change(asked: &Asked, shared: &Shared) -> Result<Answer, Fai
 }
 
 /// Carries out commands as they are, and answers as the broker answers to those of clients.
-pub(crate) async fn commands(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+async fn commands(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
     let body = Body::of(asked)?;
     let commands = body.field("commands");
     if !commands.is_array() {
@@ -272,7 +293,7 @@ fn note_before(asked: &Asked, command: &Value, realms: &Realms) {
 }
 
 /// The command behind a route, with the fields of its path and its body.
-fn command_of(asked: &Asked) -> Result<Value, Failure> {
+fn command_of(action: AccessAction, asked: &Asked) -> Result<Value, Failure> {
     let value = |at: usize| asked.values.get(at).cloned().unwrap_or_default();
     let with = |command: &str, second: &str| {
         let mut command = json!({ "command": command, "username": value(0), second: value(1) });
@@ -282,19 +303,19 @@ fn command_of(asked: &Asked) -> Result<Value, Failure> {
         }
         Ok(command)
     };
-    match asked.route.action {
-        Action::DeleteUser => Ok(json!({ "command": "deleteClient", "username": value(0) })),
-        Action::GrantRole => with("addClientRole", "rolename"),
-        Action::RevokeRole => with("removeClientRole", "rolename"),
-        Action::JoinGroup => with("addGroupClient", "groupname"),
-        Action::LeaveGroup => with("removeGroupClient", "groupname"),
-        Action::EnableUser => {
+    match action {
+        AccessAction::DeleteUser => Ok(json!({ "command": "deleteClient", "username": value(0) })),
+        AccessAction::GrantRole => with("addClientRole", "rolename"),
+        AccessAction::RevokeRole => with("removeClientRole", "rolename"),
+        AccessAction::JoinGroup => with("addGroupClient", "groupname"),
+        AccessAction::LeaveGroup => with("removeGroupClient", "groupname"),
+        AccessAction::EnableUser => {
             let is_enabled = Body::of(asked)?.field("enabled").as_bool();
             let is_enabled = is_enabled.ok_or_else(|| Failure::bad("enabled is true or false"))?;
             let command = if is_enabled { "enableClient" } else { "disableClient" };
             Ok(json!({ "command": command, "username": value(0) }))
         }
-        Action::SetPassword => {
+        AccessAction::SetPassword => {
             let body = Body::of(asked)?;
             let password = body.needed("password")?;
             Ok(json!({ "command": "setClientPassword", "username": value(0), "password": password }))

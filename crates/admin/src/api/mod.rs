@@ -107,20 +107,7 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Arc<Shared>) -> Result<Ans
         Action::Audit => log::changes(asked, shared),
         Action::LogLevel => Ok(log::level(shared)),
         Action::SetLogLevel => log::set_level(asked, shared),
-        Action::AccessSources => Ok(access::sources(shared)),
-        Action::AccessUsers => access::users(asked, shared),
-        Action::AccessUser => access::user(asked, shared),
-        Action::AccessRoles | Action::AccessGroups => access::list(asked, shared),
-        Action::AccessRules => access::rules(asked, shared),
-        Action::Commands => access::commands(asked, shared).await,
-        Action::NewUser
-        | Action::DeleteUser
-        | Action::SetPassword
-        | Action::EnableUser
-        | Action::GrantRole
-        | Action::RevokeRole
-        | Action::JoinGroup
-        | Action::LeaveGroup => access::change(asked, shared).await,
+        Action::Access(action) => access::carry_out(action, asked, shared).await,
         Action::LogIn => session::begin(asked, shared),
         Action::LogOut => session::end(asked, shared),
         Action::ShowReload => Ok(reload::last(shared)),

@@ -3,6 +3,26 @@
 use super::{Action, CURSOR, LIMIT, Parameter, Route, change, get, optional, required};
 use crate::tokens::Role;
 
+/// The code behind a route about users and rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AccessAction {
+    AccessSources,
+    AccessUsers,
+    AccessUser,
+    AccessRoles,
+    AccessGroups,
+    AccessRules,
+    NewUser,
+    DeleteUser,
+    SetPassword,
+    EnableUser,
+    GrantRole,
+    RevokeRole,
+    JoinGroup,
+    LeaveGroup,
+    Commands,
+}
+
 const PRIORITY: Parameter = optional(
     "priority",
     "integer",
@@ -13,39 +33,44 @@ const PRIORITY: Parameter = optional(
 pub(super) const ACCESS: &[Route] = &[
     get(
         "/api/v1/access/sources",
-        Action::AccessSources,
+        Action::Access(AccessAction::AccessSources),
         &[],
         "The sources of users and rules of all listeners",
     ),
     get(
         "/api/v1/access/users",
-        Action::AccessUsers,
+        Action::Access(AccessAction::AccessUsers),
         &[LIMIT, CURSOR, optional("match", "string", "Only users whose name has this text in it")],
         "Users of password files and of dynamic security, with their roles",
     ),
-    get("/api/v1/access/users/{user}", Action::AccessUser, &[], "A user in all sources that have it"),
+    get(
+        "/api/v1/access/users/{user}",
+        Action::Access(AccessAction::AccessUser),
+        &[],
+        "A user in all sources that have it",
+    ),
     get(
         "/api/v1/access/roles",
-        Action::AccessRoles,
+        Action::Access(AccessAction::AccessRoles),
         &[LIMIT, CURSOR],
         "Roles of dynamic security with their rules",
     ),
     get(
         "/api/v1/access/groups",
-        Action::AccessGroups,
+        Action::Access(AccessAction::AccessGroups),
         &[LIMIT, CURSOR],
         "Groups of dynamic security with their members",
     ),
     get(
         "/api/v1/access/rules",
-        Action::AccessRules,
+        Action::Access(AccessAction::AccessRules),
         &[required("place", "string", "The `place` of a source of the kind `acl_file` or `rules_file`")],
         "The text of a file with rules",
     ),
     change(
         ("POST", "/api/v1/access/users"),
         Role::Admin,
-        Action::NewUser,
+        Action::Access(AccessAction::NewUser),
         (
             &[],
             &[
@@ -62,21 +87,21 @@ pub(super) const ACCESS: &[Route] = &[
     change(
         ("DELETE", "/api/v1/access/users/{user}"),
         Role::Admin,
-        Action::DeleteUser,
+        Action::Access(AccessAction::DeleteUser),
         (&[], &[]),
         "Delete a user of dynamic security. Its clients are disconnected",
     ),
     change(
         ("PUT", "/api/v1/access/users/{user}/password"),
         Role::Admin,
-        Action::SetPassword,
+        Action::Access(AccessAction::SetPassword),
         (&[], &[required("password", "string", "The new password")]),
         "Give a user of dynamic security another password. Its clients are disconnected",
     ),
     change(
         ("PUT", "/api/v1/access/users/{user}/enabled"),
         Role::Admin,
-        Action::EnableUser,
+        Action::Access(AccessAction::EnableUser),
         (
             &[],
             &[required("enabled", "boolean", "Whether the user may log in. `false` disconnects its clients")],
@@ -86,35 +111,35 @@ pub(super) const ACCESS: &[Route] = &[
     change(
         ("PUT", "/api/v1/access/users/{user}/roles/{role}"),
         Role::Admin,
-        Action::GrantRole,
+        Action::Access(AccessAction::GrantRole),
         (&[PRIORITY], &[]),
         "Give a user of dynamic security a role",
     ),
     change(
         ("DELETE", "/api/v1/access/users/{user}/roles/{role}"),
         Role::Admin,
-        Action::RevokeRole,
+        Action::Access(AccessAction::RevokeRole),
         (&[], &[]),
         "Take a role from a user of dynamic security",
     ),
     change(
         ("PUT", "/api/v1/access/users/{user}/groups/{group}"),
         Role::Admin,
-        Action::JoinGroup,
+        Action::Access(AccessAction::JoinGroup),
         (&[PRIORITY], &[]),
         "Make a user of dynamic security a member of a group",
     ),
     change(
         ("DELETE", "/api/v1/access/users/{user}/groups/{group}"),
         Role::Admin,
-        Action::LeaveGroup,
+        Action::Access(AccessAction::LeaveGroup),
         (&[], &[]),
         "End the membership of a user in a group of dynamic security",
     ),
     change(
         ("POST", "/api/v1/access/commands"),
         Role::Admin,
-        Action::Commands,
+        Action::Access(AccessAction::Commands),
         (
             &[],
             &[required(

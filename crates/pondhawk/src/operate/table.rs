@@ -254,9 +254,13 @@ mod tests {
 
     #[test]
     fn columns_are_as_wide_as_their_cells() {
-        let items = [json!({ "address": "127.0.0.1:1883", "transport": "tcp", "connections": 3 })];
-        let text = list(&items, LISTENERS);
-        assert_eq!(text, "ADDRESS         TRANSPORT  CONNECTIONS\n127.0.0.1:1883  tcp        3\n");
+        let items =
+            [json!({ "kind": "network", "value": "192.0.2.0/24", "seconds_left": 3, "reason": "noise" })];
+        let text = list(&items, BANS);
+        assert_eq!(
+            text,
+            "KIND     VALUE         SECONDS LEFT  REASON\nnetwork  192.0.2.0/24  3             noise\n"
+        );
     }
 
     #[test]

@@ -52,7 +52,7 @@ export async function users(_, query) {
   const found = await call(`/api/v1/users?${asked}`);
   const form = make("form", { class: "row", onsubmit: (event) => { event.preventDefault(); go("/users", values(form)); } },
     field("Name has", { name: "match", type: "search", value: text }), make("button", {}, "Search"));
-  return [make("h1", {}, "Users"), form, table("Since the start, in the order of their names", [
+  return [make("h1", {}, "Traffic of users"), form, table("Since the start, in the order of their names", [
     ["User", userTitle, "long"],
     ["Clients", (one) => number(one.clients), "number"],
     ["Let in", (one) => number(one.clients_let_in), "number"],
