@@ -56,6 +56,20 @@ fn changes_are_recorded_before_they_are_answered_and_listed_after_a_restart() {
     assert_eq!(records(&file).len(), 4);
 }
 
+/// Logging out is a request that a viewer may make again and again.
+#[test]
+fn a_viewer_displaces_no_records_of_changes() {
+    let directory = data_dir();
+    let (_broker, [admin, operator, viewer]) = Server::with_roles(1, "", directory.path());
+    assert_eq!(ban(&operator, "frog"), 200);
+    for _ in 0..600 {
+        assert_eq!(viewer.send("DELETE", "/api/v1/session", "", "").status, 400);
+    }
+    let changes = admin.value("/api/v1/audit")["changes"].clone();
+    let changes = changes.as_array().expect("a list");
+    assert_eq!((changes.len(), changes[0]["action"].as_str()), (1, Some("Ban")));
+}
+
 /// Somebody who has to free a full disk is an operator.
 #[test]
 fn a_change_whose_record_cannot_be_written_is_made_with_a_warning() {

@@ -27,7 +27,7 @@ pub(crate) enum Inadmissible {
     Guessing,
     /// Its password was not checked.
     Busy(&'static str),
-    /// The certificates of the server have changed since the handshake.
+    /// The certificates of the server have changed since the handshake, or that of the client has expired.
     Outdated,
 }
 
@@ -61,7 +61,7 @@ impl Inadmissible {
             }
             Self::Busy(why) => (Refusal::Busy, StatusCode::SERVICE_UNAVAILABLE, (*why).to_owned()),
             Self::Outdated => {
-                let text = "the certificates of this server have changed: connect again".to_owned();
+                let text = "the certificates have changed, or yours has expired: connect again".to_owned();
                 (Refusal::Outdated, StatusCode::MISDIRECTED_REQUEST, text)
             }
         };
@@ -70,7 +70,7 @@ impl Inadmissible {
         let Self::Role(holder, _) = self else { return answer.closing() };
         if route.method != "GET" {
             // Beyond so many in a while, the counter is enough.
-            if lock(&shared.refused).wrong(from.ip(), Instant::now()).is_some() {
+            if shared.note_refused(from.ip()).is_some() {
                 audit::note_refusal(route, values, &holder, from);
             }
         }
@@ -110,11 +110,11 @@ pub(crate) async fn admit(
     match holder {
         Some(holder) if holder.role >= needed => Ok(Some(holder)),
         Some(holder) => Err(Inadmissible::Role(holder, needed)),
+        // Nobody guesses with a request that shows nothing: it must not lock others of the address out.
+        None if shown.is_nothing() => Err(Inadmissible::Token),
         None => {
             let is_left = count_wrong(peer, shared);
-            if !shown.is_nothing() {
-                tell_wrong(peer, shared);
-            }
+            tell_wrong(peer, shared);
             Err(if is_left { Inadmissible::Token } else { Inadmissible::Guessing })
         }
     }
@@ -134,7 +134,10 @@ async fn judged(
     }
     let evidence = match passwords::judge(login, peer.from.ip(), shared).await {
         Judged::Right(evidence) => evidence,
-        Judged::Busy(why) => return Err(Inadmissible::Busy(why)),
+        Judged::Busy(why) => {
+            lock(&shared.attempts).was_right(peer.from.ip());
+            return Err(Inadmissible::Busy(why));
+        }
         Judged::Guessing => return Err(Inadmissible::Guessing),
         Judged::Wrong => {
             tell_wrong(peer, shared);

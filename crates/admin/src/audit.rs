@@ -15,7 +15,7 @@ use crate::answer::Answer;
 use crate::api::unix_ms;
 use crate::asked::Asked;
 use crate::audit_file::{AuditFile, Writing};
-use crate::routes::Route;
+use crate::routes::{Action, Route};
 use crate::server::Shared;
 use crate::tokens::{Holder, PROOFS, Role};
 
@@ -82,6 +82,11 @@ impl Trail {
         let surplus = records.all.len().saturating_sub(self.records_max);
         records.all.drain(..surplus);
         written
+    }
+
+    /// A record was not written in time.
+    fn note_late(&self) {
+        self.writing.iter().for_each(|writing| writing.figures().note_late());
     }
 
     /// Passes each figure of the file with its topic.
@@ -162,16 +167,30 @@ impl Change {
         self.status = answer.status;
         self.after = answer.body_text().trim().to_owned();
         self.is_recorded = true;
-        if let Some(written) = self.record() {
-            // The change is made, whatever becomes of its record. A record that is not written is counted.
-            let _ = timeout(WRITE_TIMEOUT, written).await;
+        if let Some(written) = self.record()
+            && timeout(WRITE_TIMEOUT, written).await.is_err()
+        {
+            // The change is made, whatever becomes of its record.
+            self.shared.trail.note_late();
         }
+    }
+
+    /// Whether the change has a record. Logging in and out has one for operators only: a viewer, who may do that again and
+    /// again, displaces no records of changes.
+    fn has_record(&self) -> bool {
+        let may_change = self.asked.holder.as_ref().is_some_and(|holder| holder.role > Role::Viewer);
+        let is_login = matches!(self.asked.route.action, Action::LogIn | Action::LogOut);
+        !is_login || may_change && self.status.is_success()
     }
 
     /// Writes a line to the log, and keeps the record, whether the change was carried out or not. Returns the moment when it is
     /// on disk, if there is a file.
     fn record(&self) -> Option<oneshot::Receiver<()>> {
         let Asked { route, holder, from, .. } = &self.asked;
+        let has_record = self.has_record();
+        if !has_record && self.shared.note_refused(from.ip()).is_none() {
+            return None;
+        }
         let object = self.asked.object();
         let before = self.asked.before().map(Value::to_string);
         let [on, after] = [&*object, &*self.after].map(cut);
@@ -192,6 +211,9 @@ impl Change {
             after = (!after.is_empty()).then_some(after),
             "an operator has asked for a change"
         );
+        if !has_record {
+            return None;
+        }
         let action = route.action.to_string();
         let [object, before, after] = [on, before.unwrap_or_default(), after].map(str::to_owned);
         let (unix_ms, from, status) = (unix_ms(), *from, self.status);
@@ -214,13 +236,14 @@ impl Drop for Change {
 /// Writes a line about a change that its sender has not the right to. It has no record: those who may change nothing displace no
 /// records of changes.
 pub(crate) fn note_refusal(route: &Route, values: &[String], holder: &Holder, from: SocketAddr) {
-    let (on, role) = (values.join(" "), holder.role.word());
+    let (on, role, proof) = (values.join(" "), holder.role.word(), holder.proof);
     let status = StatusCode::FORBIDDEN.as_u16();
     tracing::warn!(
         audit = true,
         action = %route.action,
         on = cut(&on),
         role,
+        proof,
         %from,
         status,
         who = &*holder.name,

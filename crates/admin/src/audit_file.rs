@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use serde_json::Value;
@@ -19,6 +19,8 @@ use tokio::sync::oneshot;
 const MODE: u32 = 0o640;
 /// Maximum bytes that are read at the start, from the end of the newest file backwards.
 const READ_BYTES_MAX: u64 = 16 << 20;
+/// Maximum number of records that wait to be written. Others are not written, and counted.
+const LINES_MAX: usize = 1_024;
 /// Maximum length of a line that is read, in bytes. Those that the broker writes are shorter.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
@@ -50,6 +52,11 @@ impl Figures {
         say("admin/audit_failing", u8::from(self.is_failing()).to_string());
     }
 
+    /// A record was not written in time. The next one that is written takes this back.
+    pub(crate) fn note_late(&self) {
+        self.is_failing.store(true, Relaxed);
+    }
+
     /// Whether the last record was not written.
     pub(crate) fn is_failing(&self) -> bool {
         self.is_failing.load(Relaxed)
@@ -58,7 +65,7 @@ impl Figures {
 
 /// The thread that writes. It ends with its work when this is dropped.
 pub(crate) struct Writing {
-    lines: Option<Sender<Line>>,
+    lines: Option<SyncSender<Line>>,
     thread: Option<JoinHandle<()>>,
     figures: Arc<Figures>,
 }
@@ -73,19 +80,21 @@ impl Writing {
     /// The system refuses a thread.
     pub(crate) fn start(file: AuditFile) -> io::Result<Self> {
         let figures = Arc::<Figures>::default();
-        let (lines, waiting) = channel();
+        let (lines, waiting) = sync_channel(LINES_MAX);
         let mut writer = Writer { settings: file, open: None, figures: Arc::clone(&figures) };
         let thread = thread::Builder::new().name("audit".to_owned()).spawn(move || writer.run(&waiting))?;
         Ok(Self { lines: Some(lines), thread: Some(thread), figures })
     }
 
-    /// Hands over a record. The receiver hears when it is on disk, or that it is not. A connection has at most one record that
-    /// waits.
+    /// Hands over a record. The receiver hears when it is on disk, or that it is not, as when too many records wait for a disk
+    /// that does not answer.
     pub(crate) fn write(&self, record: &Value) -> oneshot::Receiver<()> {
         let (tell, told) = oneshot::channel();
         let lines = self.lines.as_ref().expect("it is there until the end");
-        // A thread that has ended by a fault has told nobody: the receiver hears it.
-        let _ = lines.send((format!("{record}\n"), tell));
+        if lines.try_send((format!("{record}\n"), tell)).is_err() {
+            self.figures.failed.fetch_add(1, Relaxed);
+            self.figures.note_late();
+        }
         told
     }
 
@@ -155,8 +164,14 @@ impl Writer {
             None => open_file(path)?,
         };
         if open.bytes > 0 && open.bytes + lines.len() as u64 > self.settings.bytes_max {
-            self.settings.rotate()?;
-            open = open_file(path)?;
+            match self.settings.rotate() {
+                Ok(()) => open = open_file(path)?,
+                // A file that is too long is better than none.
+                Err(error) => {
+                    let path = wire::Shown(path.display());
+                    tracing::warn!(%path, %error, "`audit_file` cannot get its next number: it grows");
+                }
+            }
         }
         open.file.write_all(lines)?;
         open.bytes += lines.len() as u64;
@@ -189,6 +204,9 @@ fn open_file(path: &Path) -> io::Result<Open> {
         file.write_all(b"\n")?;
         bytes += 1;
     }
+    // A new file is there after a power failure if its directory is synced too.
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
     Ok(Open { file, inode: found.ino(), bytes })
 }
 

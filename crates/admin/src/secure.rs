@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
 use tokio_rustls::server::TlsStream;
 
 use crate::slow::Timed;
@@ -41,6 +42,8 @@ pub(crate) struct Handshaken {
 
 /// The certificate of a client.
 pub(crate) struct Proof {
+    /// The certificate. `None` if the client has shown none.
+    certificate: Option<CertificateDer<'static>>,
     /// Its common name. `None` if there is no certificate, or not one name in it.
     name: Option<Arc<str>>,
     /// The rules of the handshake.
@@ -57,17 +60,24 @@ pub(crate) enum Unsafe {
 }
 
 impl Proof {
-    /// The common name of the certificate, if the rules are still those in force: another list of revoked certificates may have
-    /// come since. An error says that they are not.
+    /// The common name of the certificate, if the certificate has not expired, and the rules are still those in force: another
+    /// list of revoked certificates may have come since. An error says that the client has to connect again.
     pub(crate) fn name(&self, secure: &Secure) -> Result<Option<&Arc<str>>, Outdated> {
         match &self.name {
             Some(_) if !Arc::ptr_eq(&self.rules, &secure.tls.config()) => Err(Outdated),
+            Some(_) if self.has_expired(UnixTime::now()) => Err(Outdated),
             name => Ok(name.as_ref()),
         }
     }
+
+    /// Whether the certificate has expired. A handshake that resumes a session verifies no certificate.
+    fn has_expired(&self, now: UnixTime) -> bool {
+        self.certificate.as_ref().is_some_and(|certificate| layers::expired(certificate, now).is_some())
+    }
 }
 
-/// The certificates of the server, or the rules about those of clients, have changed since the handshake.
+/// The certificate of the client has expired, or the certificates of the server, or the rules about those of clients, have changed
+/// since the handshake.
 pub(crate) struct Outdated;
 
 impl Secure {
@@ -101,8 +111,17 @@ impl Secure {
         let stream = Timed::new(stream, write_timeout);
         let stream = TlsAcceptor::from(Arc::clone(&rules)).accept(stream).await?;
         let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-        let name = certificate.and_then(|certificate| layers::common_name(certificate)).map(Arc::from);
-        Ok(Handshaken { stream, proof: Proof { name, rules } })
+        let certificate = certificate.map(|certificate| certificate.clone().into_owned());
+        let name =
+            certificate.as_ref().and_then(|certificate| layers::common_name(certificate)).map(Arc::from);
+        let proof = Proof { certificate, name, rules };
+        if proof.has_expired(UnixTime::now()) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the certificate of the client has expired",
+            ));
+        }
+        Ok(Handshaken { stream, proof })
     }
 }
 

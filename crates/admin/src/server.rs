@@ -1,8 +1,8 @@
 //! The thread of the server: connections, their limits, and the way of a request.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -101,11 +101,12 @@ pub(crate) struct Shared {
     pub(crate) secure: Option<Secure>,
     pub(crate) tokens: Tokens,
     pub(crate) sessions: Sessions,
+    /// Wrong tokens and passwords, and passwords that are being checked.
     pub(crate) attempts: Mutex<Attempts>,
-    /// The same, without requests that have no token.
+    /// Wrong ones alone, for the lines of the log.
     pub(crate) guesses: Mutex<Attempts>,
-    /// Requests for changes whose role is too low.
-    pub(crate) refused: Mutex<Attempts>,
+    /// Requests for changes that have no record.
+    refused: Mutex<Attempts>,
     room: Room,
     pub(crate) bans_max: usize,
     pub(crate) drains: api::Drains,
@@ -114,6 +115,13 @@ pub(crate) struct Shared {
     pub(crate) trail: Trail,
     body_bytes_max: usize,
     request_timeout: Duration,
+}
+
+impl Shared {
+    /// Notes a request for a change that has no record. Returns `None` if its address has sent too many for a line each.
+    pub(crate) fn note_refused(&self, from: IpAddr) -> Option<u32> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).wrong(from, std::time::Instant::now())
+    }
 }
 
 /// Starts the thread of the server.

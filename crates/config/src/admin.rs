@@ -77,7 +77,8 @@ keys! {
             kind: NamesWith<Choice<OperatorRole>>, default: BTreeMap::new(), applies: Reload,
         }
         /// The time after a login with a password on the dashboard, until the operator must log in again. A session ends earlier when
-        /// the user is removed or has another password. One user has at most 16 sessions, and all users 1,024: the oldest gives way.
+        /// the user is removed or has another password, but for users of `[http_auth]` and `[ldap]`, who are not asked for again.
+        /// One user has at most 16 sessions, and all users 1,024: the oldest gives way.
         session_time: Duration {
             kind: Time, default: Duration::from_secs(43_200),
             bounds: Duration::from_secs(60)..=Duration::from_secs(2_592_000),

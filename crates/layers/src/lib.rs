@@ -28,7 +28,7 @@ use std::io;
 pub use self::layered::{Layered, Lowest, Protocol, Stack};
 pub use self::tls::{
     Authorities, ClientCertificates, Current as CurrentTls, Identity, Settings as TlsSettings, SettingsError,
-    Tls, answers, common_name,
+    Tls, answers, common_name, expired,
 };
 pub use self::websocket::{Rules as WebSocketRules, WebSocket};
 

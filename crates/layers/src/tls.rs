@@ -329,7 +329,8 @@ fn expired_since(session: &UnbufferedServerConnection, now: UnixTime) -> Option<
 }
 
 /// The error of a certificate that was verified in an earlier handshake, and has expired since.
-pub(crate) fn expired(certificate: &CertificateDer<'_>, now: UnixTime) -> Option<rustls::Error> {
+#[must_use]
+pub fn expired(certificate: &CertificateDer<'_>, now: UnixTime) -> Option<rustls::Error> {
     // It was verified, and is well-formed.
     let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
     let not_after_unix_secs = u64::try_from(certificate.validity().not_after.timestamp()).unwrap_or(0);

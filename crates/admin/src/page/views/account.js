@@ -45,6 +45,16 @@ const userTitle = (one) => (one.kind === "user" ? `${one.user}${one.proved ? "" 
 // Users of the busiest that the account shows.
 const SHOWN = 20;
 
+// Columns with the messages and bytes of a user or a listener.
+export const TRAFFIC = [
+  ["Messages in", (one) => number(one.messages_received), "number"],
+  ["Refused messages", (one) => number(one.messages_refused), "number"],
+  ["Messages out", (one) => number(one.messages_sent), "number"],
+  ["Lost", (one) => number(one.copies_lost), "number"],
+  ["Bytes in", (one) => bytes(one.bytes_received), "number"],
+  ["Bytes out", (one) => bytes(one.bytes_sent), "number"],
+];
+
 // Users with their connections and messages.
 export async function users(_, query) {
   const text = query.get("match") ?? "";
@@ -57,12 +67,7 @@ export async function users(_, query) {
     ["Clients", (one) => number(one.clients), "number"],
     ["Let in", (one) => number(one.clients_let_in), "number"],
     ["Refused", (one) => number(one.connects_refused), "number"],
-    ["Messages in", (one) => number(one.messages_received), "number"],
-    ["Refused messages", (one) => number(one.messages_refused), "number"],
-    ["Messages out", (one) => number(one.messages_sent), "number"],
-    ["Lost", (one) => number(one.copies_lost), "number"],
-    ["Bytes in", (one) => bytes(one.bytes_received), "number"],
-    ["Bytes out", (one) => bytes(one.bytes_sent), "number"],
+    ...TRAFFIC,
   ], found.users, text ? "No user has this text in the name." : "Nobody has connected."),
   more("/users", query, found.cursor), addsUp(found.totals)];
 }
@@ -87,6 +92,6 @@ export async function account() {
     }),
     make("h2", {}, "By listener"), ...shares("Messages by the listener of their publisher, and copies by that of their subscriber", "Listener",
       [...byListener.listeners.map((one) => ({ ...one, title: one.address })), ...others.map(([title, one]) => ({ ...one, title: make("em", {}, title) }))], byListener.totals),
-    make("h2", {}, "By user"), ...shares(`The ${SHOWN} with the most messages`, "User", busiest.map((one) => ({ ...one, title: userTitle(one) })), byUser.totals),
+    make("h2", {}, "By user"), ...shares(`The ${SHOWN} with the most messages${byUser.cursor ? ", of the first 1,000 in the order of their names" : ""}`, "User", busiest.map((one) => ({ ...one, title: userTitle(one) })), byUser.totals),
     make("p", {}, make("a", { href: "#/users" }, "All users"))];
 }

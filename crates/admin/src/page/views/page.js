@@ -100,13 +100,22 @@ export async function list(path, asked, field) {
   }
 }
 
-export const ask = (text) => new Promise((resolve) => {
-  const dialog = document.getElementById("ask");
-  document.getElementById("question").textContent = text;
-  dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
-  dialog.returnValue = "no";
-  dialog.showModal();
-});
+// The event of a dialog that closes comes later than its end: the next question waits for the event, which is not its own.
+let asking = null;
+
+export async function ask(text) {
+  while (asking) await asking;
+  asking = new Promise((resolve) => {
+    const dialog = document.getElementById("ask");
+    document.getElementById("question").textContent = text;
+    dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true });
+    dialog.returnValue = "no";
+    dialog.showModal();
+  });
+  const isWanted = await asking;
+  asking = null;
+  return isWanted;
+}
 
 // Asks for a change, says how it ended, and shows the view again.
 export async function change(question, path, method, body, done) {

@@ -1,5 +1,5 @@
 import { make, number, bytes, duration, call, change, table, field, values, go, order, orders } from "./page.js";
-import { addsUp } from "./account.js";
+import { addsUp, TRAFFIC } from "./account.js";
 
 const certificateTable = (all) => table("The first certificate of each file to expire, the most urgent first", [
   ["Ends in", (one) => (one.days_left < 0 ? make("strong", { class: "bad" }, "expired") : `${number(one.days_left)} days`), "number"],
@@ -18,12 +18,7 @@ export async function listeners() {
     ["Connections", (one) => number(one.connections), "number"],
     ["Accepted", (one) => number(one.connections_accepted), "number"],
     ["Refused", (one) => number(one.connections_refused + one.connects_refused), "number"],
-    ["Messages in", (one) => number(one.messages_received), "number"],
-    ["Refused messages", (one) => number(one.messages_refused), "number"],
-    ["Messages out", (one) => number(one.messages_sent), "number"],
-    ["Lost", (one) => number(one.copies_lost), "number"],
-    ["Bytes in", (one) => bytes(one.bytes_received), "number"],
-    ["Bytes out", (one) => bytes(one.bytes_sent), "number"],
+    ...TRAFFIC,
   ], found.listeners, ""), addsUp(found.totals),
   make("h2", {}, "Certificates"), certificateTable(certificates.certificates),
   make("h2", {}, "Drain"), ...drainParts(drain)];
