@@ -1,7 +1,7 @@
 //! Requests to the server for operators.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::net::{IpAddr, TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
 use config::{Config, Flags, Machine};
@@ -42,6 +42,10 @@ impl Server {
     pub(crate) fn find(place: &Place) -> io::Result<Self> {
         let config = configuration(place)?;
         let (address, secure) = reach(place, &config)?;
+        if place.username.is_some() && secure.is_none() && !is_loopback(host(&address)) {
+            let why = "a password needs TLS on its way to another machine: --admin https://HOST:PORT, or --cafile FILE";
+            return Err(io::Error::other(why));
+        }
         Ok(Self { address, secure, authorization: authorization(place, &config)? })
     }
 
@@ -169,6 +173,12 @@ fn of_text(text: &str, place: &Place) -> io::Result<(String, Option<Secure>)> {
     };
     let secure = has_tls.then(|| Secure::of_command_line(host(&address), place)).transpose()?;
     Ok((address, secure))
+}
+
+/// Whether a host is this machine, by its name or address.
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    host == "localhost" || address.is_ok_and(|address| address.is_loopback())
 }
 
 /// The host of an address with or without a port.
