@@ -217,8 +217,10 @@ impl FateRing {
     /// Notes the next fate of a message that the thread knows by the key of `of`. Notes the message itself if it was not noted
     /// before.
     pub fn follow(&mut self, of: FateOf<'_>, fate: Fate, now: Now) {
-        let is_it =
-            |record: &&mut FateRecord| record.key.is_some() && record.key == of.key && record.fate.is_open();
+        // A message that was sent is followed by its packet identifier, and its key may be that of another one by now.
+        let is_it = |record: &&mut FateRecord| {
+            record.key.is_some() && record.key == of.key && matches!(record.fate, Fate::Queued | Fate::Waits)
+        };
         let Some(record) = self.records.iter_mut().rev().find(is_it) else {
             return self.note(of, fate, now);
         };
@@ -396,6 +398,19 @@ mod tests {
         assert_eq!((&first.fate, first.packet_id), (&Fate::Acknowledged, packet_id));
         assert_eq!((first.noted_unix_ms, first.unix_ms), (1_000_001, 1_000_003));
         assert_eq!((second.topic.as_deref(), &second.fate, forgotten), (Some("b"), &Fate::Expired, 0));
+    }
+
+    #[test]
+    fn the_key_of_a_message_that_was_sent_may_be_that_of_another_one() {
+        let mut fates = recorded(BOUNDS);
+        let packet_id = PacketId::new(7);
+        ring(&mut fates).follow(message("a", 1), Fate::Waits, now(1));
+        ring(&mut fates).follow(message("a", 1).sent_as(packet_id), Fate::Sent, now(2));
+        ring(&mut fates).follow(message("b", 1), Fate::Waits, now(3));
+        ring(&mut fates).answered(packet_id.expect("it is not 0"), Fate::Acknowledged, now(4));
+        let FateList { records, .. } = read(&mut fates);
+        let found: Vec<_> = records.iter().map(|record| (record.topic.as_deref(), &record.fate)).collect();
+        assert_eq!(found, [(Some("a"), &Fate::Acknowledged), (Some("b"), &Fate::Waits)]);
     }
 
     #[test]

@@ -190,7 +190,7 @@ impl Table {
             row.is_recent = true;
             return Found { counts: row.cell(shard), way: Way::Own };
         }
-        let CountedUser::Named { name, .. } = &party.user else {
+        let CountedUser::Named { name, is_proved } = &party.user else {
             let place = self.rows.len();
             return Found { counts: self.put(place, party).cell(shard), way: Way::Own };
         };
@@ -200,7 +200,7 @@ impl Table {
             self.users.push(place);
             return Found { counts: self.put(place, party).cell(shard), way: Way::Own };
         }
-        if let Some(place) = is_short.then(|| self.displace()).flatten() {
+        if let Some(place) = is_short.then(|| self.displace(*is_proved)).flatten() {
             return Found { counts: self.put(place, party).cell(shard), way: Way::Displaced };
         }
         let others = Party { user: CountedUser::Others, ..party };
@@ -219,13 +219,16 @@ impl Table {
         &mut self.rows[place]
     }
 
-    /// Takes the row of a user without connections. Users that came back since the last look keep theirs.
-    fn displace(&mut self) -> Option<usize> {
+    /// Takes the row of a user without connections. Users that came back since the last look keep theirs, and so do proved users
+    /// before one that has proved nothing: anybody can invent such names.
+    fn displace(&mut self, is_for_proved: bool) -> Option<usize> {
         for _ in 0..LOOKS.min(self.users.len()) {
             self.hand = (self.hand + 1) % self.users.len();
             let place = self.users[self.hand];
             let row = &mut self.rows[place];
-            if std::mem::take(&mut row.is_recent) || !row.is_idle() {
+            let is_kept =
+                !is_for_proved && matches!(row.party.user, CountedUser::Named { is_proved: true, .. });
+            if is_kept || std::mem::take(&mut row.is_recent) || !row.is_idle() {
                 continue;
             }
             let former = self.former.entry(row.party.listener).or_default();
@@ -355,6 +358,17 @@ mod tests {
         bob.counts.received[0].add(8);
         ann.received[0].add(16);
         assert_eq!(received(&parties), expected([("ann", 17), ("eve", 4), ("Others", 10)]));
+    }
+
+    #[test]
+    fn invented_names_displace_no_proved_user() {
+        let parties = Parties::new(2);
+        find(&parties, HERE, "ann").counts.received[0].add(1);
+        for number in 0..100 {
+            let user = CountedUser::Named { name: format!("invented {number}").into(), is_proved: false };
+            drop(find_party(&parties, HERE, Party { listener: Some(1), user }));
+        }
+        assert!(received(&parties).contains(&("ann".to_owned(), 1)), "{:?}", received(&parties));
     }
 
     #[test]

@@ -50,11 +50,11 @@ impl Ledger {
             let (topic, qos) = (message.topic().as_str(), message.qos());
             writeln!(text, "retained {topic} {qos} {:?}", message.payload())?;
         }
-        for (will, principal) in self.sessions.wills.recorded() {
+        for (will, principal) in &self.sessions.wills.recorded {
             let Principal { user, realm, claims, .. } = &**principal;
             writeln!(text, "will {will:?} for {user:?} {realm:?} {claims:?}")?;
         }
-        let due: BTreeSet<MessageId> = self.sessions.wills.recorded().keys().copied().collect();
+        let due: BTreeSet<MessageId> = self.sessions.wills.recorded.keys().copied().collect();
         writeln!(text, "wills due {due:?}")
     }
 }

@@ -41,8 +41,15 @@ impl Noting {
         Fates::ask(&mut self.fates, ask, now)
     }
 
+    /// Notes that messages go back to their groups, because the session of this member ends.
+    pub(crate) fn returned(&mut self, member: &Subscriber, packet_ids: impl Iterator<Item = PacketId>) {
+        let now = self.now;
+        if let Some(ring) = self.ring(member) {
+            packet_ids.for_each(|packet_id| ring.answered(packet_id, Fate::Returned, now));
+        }
+    }
+
     /// Notes the end of a session.
-    #[inline]
     pub(crate) fn ended(&mut self, subscriber: &Subscriber) {
         let now = self.now;
         if let Some(ring) = self.ring(subscriber) {

@@ -69,7 +69,12 @@ impl Sessions {
         }
         subtract(&lines.gauges.queued_bytes, queue.bytes());
         shift(&lines.gauges.queued, &lines.gauges.discarded, queue.len());
-        lines.noting.ended(&session.subscriber);
+        if lines.noting.is_on() {
+            let shared =
+                session.in_flight.iter().filter(|exchange| matches!(exchange.state, State::Shared { .. }));
+            lines.noting.returned(&session.subscriber, shared.map(|exchange| exchange.packet_id));
+            lines.noting.ended(&session.subscriber);
+        }
         let lanes = session.in_flight.take_lanes();
         let lent: Vec<_> = session
             .in_flight

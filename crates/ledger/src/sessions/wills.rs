@@ -109,8 +109,4 @@ impl Wills {
     pub(crate) fn poll_timeout(&self) -> Option<u64> {
         [self.again_ms, self.held.again_ms].into_iter().flatten().min()
     }
-
-    pub(crate) fn recorded(&self) -> &BTreeMap<MessageId, Arc<Principal>> {
-        &self.recorded
-    }
 }
