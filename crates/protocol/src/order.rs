@@ -8,15 +8,15 @@
 //!
 //! Kept in `crates/net/src/inbox.rs`, `crates/turn/src/pile.rs`.
 //! Shown by `letters_from_many_threads_arrive_once_and_in_the_order_of_each_sender`,
-//! `letters_keep_their_order_around_answers`, `a_shard_that_sleeps_has_no_letters_in_any_schedule`.
+//! `letters_keep_their_order_around_answers`, `a_shard_that_sleeps_has_no_letters_in_many_schedules`.
 //!
 //! # Rule 2: the wake-up follows the letter
 //! A letter lies in the inbox before the reader is woken. The reader clears the mark of the wake-up before it takes the
 //! letters. So a reader that sleeps has no letters.
 //!
 //! Kept in `crates/net/src/inbox.rs`.
-//! Shown by `a_reader_that_sleeps_has_no_letters`, `a_ledger_that_sleeps_has_no_letters_in_any_schedule`,
-//! `a_shard_that_sleeps_has_no_letters_in_any_schedule`.
+//! Shown by `a_reader_that_sleeps_has_no_letters`, `a_ledger_that_sleeps_has_no_letters_in_many_schedules`,
+//! `a_shard_that_sleeps_has_no_letters_in_many_schedules`.
 //!
 //! # Rule 3: mail goes before commands
 //! A shard posts the mail of a turn to the other shards before it posts its commands to the ledger. So the reply to a
