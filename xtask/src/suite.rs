@@ -48,7 +48,8 @@ const STEPS: &[(&str, Pace, Work)] = &[
         // keep the folder of all builds locked.
         log.run(house.cargo().args(["check", "--package", "pondhawk"]))
     }),
-    ("build", Alone, |house, log| house.build(log)),
+    // The steps behind it need the tools too.
+    ("build", After("tools"), |house, log| house.build(log)),
     // The tests often wait. The next two steps take what the tests, and the steps behind them, leave of the processor.
     ("ahead", Beside("builds"), |house, log| {
         log.run(&mut sim::build(house.idle_cargo()))?;
@@ -67,7 +68,7 @@ const STEPS: &[(&str, Pace, Work)] = &[
     // This step covers the tests of every crate, with doc tests and the check of generated pages. The step also runs
     // the real binary against real clients, in the profile that checks arithmetic, and tests architecture and
     // features.
-    ("tests", After("tools"), testing::run),
+    ("tests", Alone, testing::run),
     ("crash", Alone, |house, log| program::CRASH.run_in_short(house, log)),
     ("bench", Alone, bench::run_in_short),
     ("simulation", Alone, sim::run_in_short),

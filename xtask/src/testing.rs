@@ -36,6 +36,9 @@ pub(crate) fn run(house: &House, log: &mut Log) -> Result<(), String> {
     doc_tests.args(["test", "--workspace", "--doc", "--no-fail-fast"]);
     let mut jobs = vec![Job { name: "doc tests".to_owned(), command: doc_tests }];
     let mut programs: Vec<Program> = messages.lines().filter_map(Program::parse).collect();
+    if let Some(missing) = LONGEST.iter().find(|name| programs.iter().all(|program| program.name != **name)) {
+        return Err(format!("cargo has not built the tests `{missing}`"));
+    }
     programs.sort_by_key(Program::rank);
     jobs.extend(programs.iter().map(|program| program.job(house)));
     pool::run(jobs, pool::processors(), log)

@@ -14,8 +14,7 @@ const SUM: &str = "@SOURCE_SHA256@";
 /// # Errors
 /// A file is missing, or cannot be packed.
 pub(super) fn run(release: &Release<'_>, log: &mut Log) -> Result<Vec<PathBuf>, String> {
-    let is_repository = release.command("git").args(["rev-parse", "--git-dir"]).output();
-    if !is_repository.is_ok_and(|output| output.status.success()) {
+    if !release.house.root().join(".git").exists() {
         // The sources of a release are packed already, with their formula.
         return Ok(vec![chart(release, log)?]);
     }

@@ -21,12 +21,35 @@ pub(super) enum Unit {
 }
 
 /// A quantity with its name, and whether more of it is better.
+#[derive(Clone, Copy)]
 pub(super) struct Quantity {
     pub(super) measure: Measure,
     pub(super) name: &'static str,
     pub(super) more_is_better: bool,
     pub(super) unit: Unit,
 }
+
+/// Quantities of latency.
+pub(super) const LATENCIES: [Quantity; 3] = [
+    Quantity {
+        measure: Measure::Latency(5_000),
+        name: "latency, p50",
+        more_is_better: false,
+        unit: Unit::Milliseconds,
+    },
+    Quantity {
+        measure: Measure::Latency(9_900),
+        name: "latency, p99",
+        more_is_better: false,
+        unit: Unit::Milliseconds,
+    },
+    Quantity {
+        measure: Measure::Latency(9_990),
+        name: "latency, p99.9",
+        more_is_better: false,
+        unit: Unit::Milliseconds,
+    },
+];
 
 /// The quantities of a report, in its order.
 pub(super) const QUANTITIES: [Quantity; 9] = [
@@ -48,24 +71,9 @@ pub(super) const QUANTITIES: [Quantity; 9] = [
         more_is_better: false,
         unit: Unit::Seconds,
     },
-    Quantity {
-        measure: Measure::Latency(5_000),
-        name: "latency, p50",
-        more_is_better: false,
-        unit: Unit::Milliseconds,
-    },
-    Quantity {
-        measure: Measure::Latency(9_900),
-        name: "latency, p99",
-        more_is_better: false,
-        unit: Unit::Milliseconds,
-    },
-    Quantity {
-        measure: Measure::Latency(9_990),
-        name: "latency, p99.9",
-        more_is_better: false,
-        unit: Unit::Milliseconds,
-    },
+    LATENCIES[0],
+    LATENCIES[1],
+    LATENCIES[2],
     Quantity {
         measure: Measure::PeakBytes,
         name: "largest resident memory",

@@ -195,11 +195,13 @@ impl Workload {
         }
         let can_share = match &load {
             Load::Pingtest(test) => test.rate.is_none(),
-            Load::Echo(test) => test.rate.is_none(),
+            Load::Echo(test) => test.rate.is_none() && test.ahead == 1,
             Load::Flood(_) | Load::AsWritten { .. } => false,
         };
         if !entry.shares_of_best.is_empty() && !can_share {
-            return Err(in_workload("`shares_of_best` is for pingtest and echo without --rate".to_owned()));
+            return Err(in_workload(
+                "`shares_of_best` is for pingtest and echo without --rate and --ahead".to_owned(),
+            ));
         }
         if let Some(share) =
             entry.shares_of_best.iter().find(|share| !(0.0..=1.0).contains(*share) || **share == 0.0)

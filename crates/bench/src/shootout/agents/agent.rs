@@ -13,6 +13,7 @@ use crate::args::AgentArgs;
 use crate::error::{Error, Result};
 use crate::host;
 use crate::layers::Trust;
+use crate::load::nanos;
 use crate::measure::{Conductor, Generator, Target};
 use crate::server::target;
 
@@ -193,8 +194,4 @@ fn of_coordinator(ended: Ended) -> Error {
         Ended::There(why) => Error::Arguments(format!("the coordinator {why}")),
         Ended::Here(error) => error,
     }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

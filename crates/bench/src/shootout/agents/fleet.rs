@@ -11,7 +11,7 @@ use super::talk::{Ended, Job, Order, PROTOCOL, Report, Share, Talk};
 use super::token::{Nonce, Side, Token, nonce};
 use crate::campaign::new_run_id;
 use crate::error::{Error, Result};
-use crate::load::Outcome;
+use crate::load::{Outcome, nanos};
 use crate::measure::{Concert, CpuTimes, Measured, Target};
 
 /// Time limit for an agent to accept a connection, and for each line of its greeting. It may still end an earlier run.
@@ -97,9 +97,7 @@ impl Fleet {
             member.send(&Order::Run { proof, job: Box::new(job.clone()) })?;
             job.first += member.threads;
         }
-        for member in &mut members {
-            member.expect(look, |report| matches!(report, Report::Ready).then_some(()))?;
-        }
+        expect_of_all(&mut members, look, |report| matches!(report, Report::Ready))?;
         let epoch = Instant::now();
         for member in &mut members {
             member.compare(epoch, look)?;
@@ -107,9 +105,7 @@ impl Fleet {
         let start = start(&mut members, epoch)?;
         thread::sleep(start.saturating_duration_since(Instant::now()));
         let before = CpuTimes::of(target);
-        for member in &mut members {
-            member.expect(look, |report| matches!(report, Report::Done).then_some(()))?;
-        }
+        expect_of_all(&mut members, look, |report| matches!(report, Report::Done))?;
         let used = CpuTimes::of(target).since(before);
         let peak_bytes = target.servers.peak_bytes();
         let heard = hear(&mut members, look)?;
@@ -181,7 +177,7 @@ impl<'a> Member<'a> {
 
     /// Compares the clock of the agent with that of `epoch`.
     fn compare(&mut self, epoch: Instant, look: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-        let now = || u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let now = || nanos(epoch.elapsed());
         let mut trips = Vec::with_capacity(ROUND_TRIPS);
         for _ in 0..ROUND_TRIPS {
             let sent = now();
@@ -199,11 +195,29 @@ impl<'a> Member<'a> {
     }
 }
 
+/// Waits for a report of each agent. An agent that goes away ends the wait for all.
+fn expect_of_all(
+    members: &mut [Member<'_>],
+    look: &mut dyn FnMut() -> Result<()>,
+    is_it: fn(&Report) -> bool,
+) -> Result<()> {
+    for at in 0..members.len() {
+        let (asked, later) = members.split_at_mut(at + 1);
+        let mut look_at_all = || {
+            look()?;
+            let gone = later.iter().find(|other| other.talk.has_gone());
+            gone.map_or(Ok(()), |gone| Err(of_agent(gone.name, Ended::There("has gone".to_owned()))))
+        };
+        asked[at].expect(&mut look_at_all, |report| is_it(&report).then_some(()))?;
+    }
+    Ok(())
+}
+
 /// Orders all agents to start at one time, which it returns.
 fn start(members: &mut [Member<'_>], epoch: Instant) -> Result<Instant> {
     let uncertainty = members.iter().map(|member| member.clock().uncertainty).max().unwrap_or_default();
     let at = epoch.elapsed() + LEAD + 4 * uncertainty;
-    let at_nanos = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX);
+    let at_nanos = nanos(at);
     for member in members {
         let order = Order::Start { at_nanos: member.clock().there(at_nanos) };
         member.send(&order)?;

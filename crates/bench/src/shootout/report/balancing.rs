@@ -1,7 +1,7 @@
 //! Load balancers: tables with a row for each balancer and number of replicas, and their differences in words.
 
 use super::super::balancing::{Balancing, DIRECT};
-use super::super::quantity::{Quantity, Unit};
+use super::super::quantity::{LATENCIES, Quantity, Unit};
 use super::super::results::{Cell, Measure, Workload};
 use super::super::statistics::{Estimate, Verdict};
 use super::tables::{CellText, Grid, Rows, cell_text};
@@ -42,54 +42,7 @@ static FREE: [Quantity; 5] = [
 ];
 
 /// Columns of a workload with messages on schedule.
-static PACED: [Quantity; 3] = [
-    Quantity {
-        measure: Measure::Latency(5_000),
-        name: "latency, p50",
-        more_is_better: false,
-        unit: Unit::Milliseconds,
-    },
-    Quantity {
-        measure: Measure::Latency(9_900),
-        name: "latency, p99",
-        more_is_better: false,
-        unit: Unit::Milliseconds,
-    },
-    Quantity {
-        measure: Measure::Latency(9_990),
-        name: "latency, p99.9",
-        more_is_better: false,
-        unit: Unit::Milliseconds,
-    },
-];
-
-/// Columns of a workload whose clients connect and leave.
-static VISITS: [Quantity; 4] = [
-    Quantity {
-        measure: Measure::MessagesPerSec,
-        name: "connections per second",
-        more_is_better: true,
-        unit: Unit::Count,
-    },
-    Quantity {
-        measure: Measure::BalancerCpuSecsPerMillion,
-        name: "CPU seconds per million connections, balancer",
-        more_is_better: false,
-        unit: Unit::Count,
-    },
-    Quantity {
-        measure: Measure::CpuSecsPerMillion,
-        name: "CPU seconds per million connections, replicas",
-        more_is_better: false,
-        unit: Unit::Count,
-    },
-    Quantity {
-        measure: Measure::AllCpuSecsPerMillion,
-        name: "CPU seconds per million connections, both",
-        more_is_better: false,
-        unit: Unit::Count,
-    },
-];
+static PACED: [Quantity; 3] = LATENCIES;
 
 /// Quantities that are compared with those of clients without a balancer.
 const COMPARED: [Measure; 3] =
@@ -151,7 +104,7 @@ pub(super) fn grid(balancing: &Balancing, workload: &Workload) -> Grid {
     };
     Grid {
         caption: format!("Load balancers in front of {}, {}", balancing.server.name, workload.title),
-        headings: quantities.iter().map(|quantity| quantity.name.to_owned()).collect(),
+        headings: quantities.iter().map(|quantity| quantity.name_in(workload)).collect(),
         sections: balancing.replica_counts().into_iter().map(section).collect(),
     }
 }
@@ -177,14 +130,15 @@ fn columns(workload: &Workload) -> impl Iterator<Item = Column<'_>> {
 fn quantities(workload: &Workload) -> &'static [Quantity] {
     let is_paced = workload.sizes.first().is_some_and(|size| size.is_paced);
     match workload.counted {
-        Counted::Connections => &VISITS,
+        // The busiest replica has no meaning for clients that leave.
+        Counted::Connections => &FREE[..4],
         Counted::Messages | Counted::Handshakes if is_paced => &PACED,
         Counted::Messages | Counted::Handshakes => &FREE,
     }
 }
 
 fn heading_of((workload, quantity): &Column<'_>) -> String {
-    format!("{}: {}", workload.title, quantity.name)
+    format!("{}: {}", workload.title, quantity.name_in(workload))
 }
 
 /// The estimate of a row without faults.
