@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pondhawk_tests::{Broker, Options, Version, until};
+use pondhawk_tests::{Broker, Options, Version, packet, until};
 use serde_json::Value;
 
 /// Time in which a request must have come.
@@ -134,4 +134,43 @@ fn a_collector_that_is_gone_harms_nobody() {
     broker.client(Version::V3_1_1, "frog").expect_only_pong();
     assert_eq!(broker.log_lines("does not take what is sent to /v1/metrics").len(), 1);
     broker.stop();
+}
+
+#[test]
+fn a_collector_gets_spans_of_messages() {
+    const PARENT: &str = "00f067aa0ba902b7";
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let collector = Collector::start(&[]);
+    let broker = start(&collector, "metrics = false\nlogs = false\nspans_by_property = true\n");
+    let mut frog = broker.client(Version::V5, "frog");
+    frog.subscribe("pond/#");
+    let mut toad = broker.client(Version::V5, "toad").into_raw();
+    toad.send(&packet::publish(Version::V5, "pond/y", b"nobody asks"));
+    let value = format!("00-{TRACE}-{PARENT}-01");
+    let mut property = vec![0x26];
+    for text in ["traceparent", &value] {
+        property.extend(u16::try_from(text.len()).expect("it is short").to_be_bytes());
+        property.extend(text.as_bytes());
+    }
+    toad.send(&packet::publish_with(Version::V5, 0x30, "pond/x", &property, b"croak"));
+    let mut spans: Vec<Value> = Vec::new();
+    while spans.len() < 2 {
+        spans.extend(collector.request()["spans"].as_array().expect("spans").iter().cloned());
+    }
+    spans.sort_by_key(|span| span["name"].to_string());
+    let [deliver, publish] = &spans[..] else { panic!("{spans:?}") };
+    assert_eq!(
+        (&deliver["name"], &publish["name"]),
+        (&Value::from("deliver pond/x"), &Value::from("publish pond/x"))
+    );
+    assert_eq!((&publish["parent"], &deliver["parent"]), (&Value::from(PARENT), &publish["span"]));
+    for (span, client_id) in [(publish, "toad"), (deliver, "frog")] {
+        assert_eq!((&span["trace"], &span["is_error"]), (&Value::from(TRACE), &Value::from(false)));
+        let attributes = &span["attributes"];
+        assert_eq!(attributes["messaging.client.id"], client_id);
+        assert_eq!(
+            (&attributes["mqtt.outcome"], &attributes["mqtt.qos"]),
+            (&Value::from("sent"), &Value::from(0))
+        );
+    }
 }

@@ -65,6 +65,34 @@ pub enum Fate {
 }
 
 impl Fate {
+    /// The fate as a word for programs.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Waits => "waits",
+            Self::Sent => "sent",
+            Self::Received => "received",
+            Self::Acknowledged => "acknowledged",
+            Self::Refused(_) => "refused",
+            Self::TakenBy(_) => "taken_by",
+            Self::NoLocal => "no_local",
+            Self::MayNotPublish => "may_not_publish",
+            Self::NotStored(_) => "not_stored",
+            Self::MayNotRead => "may_not_read",
+            Self::Absent => "absent",
+            Self::Slow => "slow",
+            Self::TooLarge => "too_large",
+            Self::NoMemory => "no_memory",
+            Self::QueueFull => "queue_full",
+            Self::DroppedOldest => "dropped_oldest",
+            Self::Expired => "expired",
+            Self::Returned => "returned",
+            Self::SessionEnded => "session_ended",
+            Self::Discarded => "discarded",
+        }
+    }
+
     /// Whether another fate may follow.
     #[must_use]
     pub fn is_open(&self) -> bool {

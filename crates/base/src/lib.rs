@@ -4,7 +4,7 @@
 //! application message that outlives the packet it came in. [`Now`] is the time, read by the caller. A [`Budget`] is the
 //! account of the memory that a whole process holds. [`ShardId`], [`ConnectionId`] and [`QueueId`] are numbers in tables.
 //! A [`Subscriber`] is a session or a group to which subscriptions lead, with a [`Gauge`] that tells how full it is.
-//! [`Fates`] record the outcomes of messages for an operator.
+//! [`Fates`] record the outcomes of messages for an operator, and [`Span`]s their times for a collector.
 
 #![forbid(unsafe_code)]
 
@@ -19,6 +19,7 @@ mod interest;
 mod members;
 mod message;
 mod principal;
+mod span;
 mod subscriber;
 mod sync;
 mod ticket;
@@ -35,6 +36,7 @@ pub use interest::{Identifiers, Interest};
 pub use members::{Member, Members};
 pub use message::{Content, Message, Parts, PartsError};
 pub use principal::{Principal, Realm, Tenant};
+pub use span::{Span, SpanIdentifiers, SpanKind, SpanMark, SpanSettings, SpanSink};
 pub use subscriber::Subscriber;
 pub use ticket::Ticket;
 pub use time::Now;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use topic::{TopicError, TopicName};
 use wire::{MessageProperties, Publish, PublishTopic, Qos, Will};
 
-use crate::{Budget, Charge, Now, Purpose};
+use crate::{Budget, Charge, Now, Purpose, SpanMark};
 
 /// Approximate memory of a message beyond its bytes.
 const OVERHEAD_BYTES: usize = 96;
@@ -24,6 +24,8 @@ pub struct Message {
     expiry_secs: Option<u32>,
     /// Time of expiry on the wall clock, which means the same after a restart.
     expires_unix_ms: Option<u64>,
+    /// The mark of a message with spans. It is lost when the message leaves the memory.
+    span: Option<Arc<SpanMark>>,
     /// Share of a memory budget.
     charge: Option<Charge>,
 }
@@ -83,6 +85,7 @@ impl Message {
             retain,
             expiry_secs: properties.message_expiry_interval_secs,
             expires_unix_ms: properties.message_expiry_interval_secs.map(expires),
+            span: None,
             charge: None,
         }
     }
@@ -93,7 +96,8 @@ impl Message {
         let rest = &self.bytes[self.topic_bytes as usize..];
         let bytes = [topic.as_str().as_bytes(), rest].concat().into_boxed_slice();
         let topic_bytes = u32::try_from(topic.as_str().len()).expect("a topic has at most 65,535 bytes");
-        Self { bytes, topic_bytes, publisher: self.publisher.clone(), charge: None, ..*self }
+        let (publisher, span) = (self.publisher.clone(), self.span.clone());
+        Self { bytes, topic_bytes, publisher, span, charge: None, ..*self }
     }
 
     /// A message from its parts. Copies the bytes once, and belongs to no budget.
@@ -127,6 +131,7 @@ impl Message {
             retain,
             expiry_secs,
             expires_unix_ms,
+            span: None,
             charge: None,
         })
     }
@@ -143,6 +148,18 @@ impl Message {
             retain: self.retain,
             expires_unix_ms: self.expires_unix_ms,
         }
+    }
+
+    /// The message with the mark of its spans, if it has any.
+    #[must_use]
+    pub fn with_span(self, span: Option<Arc<SpanMark>>) -> Self {
+        Self { span, ..self }
+    }
+
+    /// The mark of the message, if it has spans.
+    #[must_use]
+    pub fn span(&self) -> Option<&Arc<SpanMark>> {
+        self.span.as_ref()
     }
 
     /// The message, charged to a budget until its last owner drops it.

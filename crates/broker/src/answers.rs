@@ -24,6 +24,7 @@ impl Shard {
         reason: ReasonCode,
         to: &mut Outside<'_, impl Effects>,
     ) {
+        self.span_acknowledged(id, packet_id, reason);
         let Some(client) = self.clients.get_mut(id) else { return };
         client.acknowledged += 1;
         let share = client.aside_mut().and_then(|aside| aside.shares.as_mut()?.in_flight.remove(&packet_id));
@@ -86,6 +87,7 @@ impl Shard {
         reason: ReasonCode,
         to: &mut Outside<'_, impl Effects>,
     ) {
+        self.span_answered(id, Some(ticket), reason);
         let Some(client) = self.clients.get_mut(id) else { return };
         self.scratch.clear();
         client.session.complete(ticket, reason, &mut self.scratch);
@@ -106,11 +108,15 @@ impl Shard {
         let Some(client) = self.clients.get_mut(id) else { return };
         self.scratch.clear();
         let mut answers = 0;
+        let mut first = None;
         for ticket in tickets {
+            first = first.or(Some(ticket));
             let before = self.scratch.len();
             client.session.complete(ticket, reason, &mut self.scratch);
             answers += u64::from(self.scratch.len() > before);
         }
+        // A message with spans travels alone.
+        self.span_answered(id, first, reason);
         self.counters.packets_sent.add(answers.saturating_sub(1));
         self.send_answers(id, to);
     }
@@ -122,8 +128,9 @@ impl Shard {
         reason: ReasonCode,
         to: &mut Outside<'_, impl Effects>,
     ) {
-        if let Some(ticket) = ticket {
-            self.complete(id, ticket, reason, to);
+        match ticket {
+            Some(ticket) => self.complete(id, ticket, reason, to),
+            None => self.span_answered(id, None, reason),
         }
     }
 
@@ -257,6 +264,7 @@ impl Shard {
         let Some(client) = self.clients.get_mut(id) else { return };
         let delivery = client.session.begin_as(packet_id, qos, dup);
         let waiting = Waiting { message, qos, retain, identifiers, tag: None };
+        self.span_waiting((id, Some(packet_id)), &waiting, Fate::Sent);
         self.send_waiting(id, &waiting, delivery, to);
     }
 

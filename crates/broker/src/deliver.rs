@@ -66,6 +66,9 @@ impl Shard {
         let now = to.now;
         let mut buffers = std::mem::take(&mut self.buffers);
         let mut dispatch = Dispatch::new(source, flush, now, &mut buffers).with_known(known);
+        if self.spans.is_some() {
+            dispatch = dispatch.with_mark(self.mark_of(source));
+        }
         let mut found = Found::default();
         let mut arrival = match source {
             Source::Message { message, stored: true } => Some(Arrival::new(message)),
@@ -101,7 +104,7 @@ impl Shard {
         let client = self.clients.get_mut(target.connection).filter(|client| client.is_in);
         let Some(client) = client else {
             self.count_absent(u64::from(source.count()));
-            if self.fates.is_some() {
+            if self.is_noting() {
                 self.note_all(target, source, (&Fate::Absent, None), now);
             }
             return None;
@@ -160,7 +163,7 @@ impl Shard {
             self.counters.dropped_slow.add(count);
             self.counts_of(target.connection).dropped_slow.add(count);
             self.counters.publish_dropped.add(count);
-            if self.fates.is_some() {
+            if self.is_noting() {
                 self.note_all(target, dispatch.source, (&Fate::Slow, None), to.now);
             }
             return;
@@ -168,7 +171,7 @@ impl Shard {
         let Some(client) = self.clients.get_mut(target.connection) else { return };
         let room = dispatch.send(target, receiver, &mut client.session, to);
         self.counters.count_once(&client.counts, &dispatch.made, room);
-        if self.fates.is_some() {
+        if self.is_noting() {
             self.note_once(target, (dispatch.source, receiver), room, to.now);
         }
         if room == Room::Over && level == Level::Open {
@@ -240,7 +243,7 @@ impl Shard {
             self.counters.in_flight.add(1);
             client.counts.in_flight.add(1);
             self.counters.count_sent(&client.counts, &dispatch.made);
-            if self.fates.is_some() {
+            if self.is_noting() {
                 self.note_all(target, dispatch.source, (&Fate::Sent, Some(packet_id)), to.now);
             }
             return;
@@ -283,7 +286,7 @@ impl Shard {
         }
         // Messages that a group lends are bounded by the group.
         let bound = if is_ours { client.waiting_bound(&self.settings) } else { Bound::of(&self.settings) };
-        let noted = self.fates.is_some().then(|| waiting.clone());
+        let noted = (self.fates.is_some() || self.spans.is_some()).then(|| waiting.clone());
         match client.session.wait_within(waiting, bound) {
             Wait::Waits => {
                 self.counters.waiting.add(u64::from(is_ours));
@@ -353,7 +356,7 @@ impl Shard {
                 self.counters.in_flight.add(1);
                 client.counts.in_flight.add(1);
             }
-            if self.fates.is_some() {
+            if self.is_noting() {
                 self.note_waiting(id, &waiting, (Fate::Sent, delivery.packet_id()), now);
             }
             self.send_waiting(id, &waiting, delivery, to);

@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use auth::{Check, Unchecked, Wish};
-use base::{ConnectionId, Now, ShardId, Subscriber};
+use base::{ConnectionId, Now, ShardId, SpanMark, Subscriber};
 use index::Target;
 use protocol::Command;
 use wire::{Qos, ReasonCode, Version};
@@ -163,6 +163,8 @@ pub enum Mail<'a> {
     Forward(Run<'a>, Arc<[Target]>),
     /// The publisher of the packets that come next from this shard. Mailed only while fates of messages are recorded.
     Publisher(Arc<str>),
+    /// The mark of the packet that comes next from this shard: its copies have spans.
+    Marked(Arc<SpanMark>),
     /// A subscriber of the sender has room again.
     Resume(Arc<Subscriber>),
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use base::{Budget, ConnectionId, Message, Now};
+use base::{Budget, ConnectionId, Message, Now, SpanMark};
 use index::Target;
 use session::Session;
 use topic::TopicName;
@@ -132,6 +132,8 @@ pub(crate) struct Dispatch<'a> {
     common: Made,
     /// The one message, if its publisher was heard here: it was taken apart then.
     known: Option<&'a Publish<'a>>,
+    /// The mark of the one message, if it has spans.
+    pub(crate) mark: Option<Arc<SpanMark>>,
     /// The one message, once it was taken apart: its properties are read once, however many receivers there are.
     only: Option<Publish<'a>>,
     /// Buffers that receivers share, once one of a wide fan-out has shared them: payloads alone, and payloads with User
@@ -177,6 +179,7 @@ impl<'a> Dispatch<'a> {
             shape: None,
             common: made,
             known: None,
+            mark: None,
             only: None,
             shared: Default::default(),
             whole: None,
@@ -189,6 +192,11 @@ impl<'a> Dispatch<'a> {
     /// The same, if the packet that is its only message was taken apart before.
     pub(crate) fn with_known(self, known: Option<&'a Publish<'a>>) -> Self {
         Self { known, ..self }
+    }
+
+    /// The same for a message with this mark, if it has spans.
+    pub(crate) fn with_mark(self, mark: Option<Arc<SpanMark>>) -> Self {
+        Self { mark, ..self }
     }
 
     /// Sends at QoS 0.
@@ -478,7 +486,7 @@ impl<'a> Dispatch<'a> {
     pub(crate) fn message(&mut self, budget: &Arc<Budget>) -> Option<Arc<Message>> {
         if self.message.is_none() {
             let only = self.only();
-            self.message = self.source.message(only, self.now, budget);
+            self.message = self.source.message(only, (self.now, self.mark.take()), budget);
         }
         self.message.clone()
     }
@@ -619,7 +627,12 @@ impl<'a> Source<'a> {
     }
 
     /// The first of them, in memory of its own.
-    fn message(self, only: Option<Publish<'a>>, now: Now, budget: &Arc<Budget>) -> Option<Arc<Message>> {
+    fn message(
+        self,
+        only: Option<Publish<'a>>,
+        (now, mark): (Now, Option<Arc<SpanMark>>),
+        budget: &Arc<Budget>,
+    ) -> Option<Arc<Message>> {
         match self {
             Self::Message { message, .. } => Some(Arc::clone(message)),
             Self::Run(_) => {
@@ -627,6 +640,7 @@ impl<'a> Source<'a> {
                 self.for_each_of(only, now, |publish| {
                     let topic: Option<TopicName<'_>> = publish.topic.name();
                     let message = topic.map(|topic| Message::new(topic, publish, None, now));
+                    let message = message.map(|message| message.with_span(mark.clone()));
                     made = message.map(|message| Arc::new(message.charged_to(budget)));
                 });
                 made

@@ -87,6 +87,7 @@ impl Shard {
 
     /// The end of a connection's session. Its socket is not our concern any more.
     pub(crate) fn end(&mut self, id: ConnectionId, ending: Ending<'_>, to: &mut Outside<'_, impl Effects>) {
+        self.end_spans_of(id);
         let Some(mut client) = self.clients.remove(id) else { return };
         self.forget_memory(id, &client);
         let Ending { reason, why, cause, by } = ending;

@@ -14,6 +14,7 @@ use crate::ask::FILTERS_PER_ANSWER;
 use crate::client::Tag;
 use crate::effects::Outside;
 use crate::encode::{Made, Receiver, Source, as_identifiers};
+use crate::spans::SpanOf;
 use crate::{Effects, Mail, Room, Shard};
 
 /// Maximum number of members of a group among which a client with a record is looked for.
@@ -101,6 +102,7 @@ impl Shard {
         now: Now,
         fate_of: impl Fn(&Publish<'_>) -> Fate,
     ) {
+        self.span_each((target, packet_id), source, now, &fate_of);
         let Some(fates) = &mut self.fates else { return };
         let known = fates.publisher.clone();
         let Some(ring) = fates.ring(&target.subscriber.client_id) else { return };
@@ -115,6 +117,30 @@ impl Shard {
         });
     }
 
+    /// The same for the span of the only message of a delivery, if it has one.
+    fn span_each(
+        &mut self,
+        (target, packet_id): (&Target, Option<PacketId>),
+        source: Source<'_>,
+        now: Now,
+        fate_of: impl Fn(&Publish<'_>) -> Fate,
+    ) {
+        let Some(mark) = self.mark_of(source) else { return };
+        let qos = source.qos().min(target.qos);
+        source.for_each(now, |publish| {
+            let topic = publish.topic.name().map_or("", TopicName::as_str);
+            let (client_id, payload_bytes) = (&target.subscriber.client_id, publish.payload.len());
+            let of = SpanOf { client_id, topic, qos, payload_bytes };
+            self.span_copy(&mark, (target.connection, packet_id), of, fate_of(publish));
+        });
+    }
+
+    /// Whether anything is recorded about single messages: their fates, or their spans.
+    #[inline]
+    pub(crate) fn is_noting(&self) -> bool {
+        self.fates.is_some() || self.spans.is_some()
+    }
+
     /// Notes what becomes of a message that waits for a client, or would have to.
     pub(crate) fn note_waiting(
         &mut self,
@@ -123,6 +149,9 @@ impl Shard {
         (fate, packet_id): (Fate, Option<PacketId>),
         now: Now,
     ) {
+        if self.spans.is_some() {
+            self.span_waiting((id, packet_id), waiting, fate.clone());
+        }
         if let Some((ring, publisher)) = self.ring(id) {
             ring.follow(of_waiting(waiting, publisher.as_deref()).sent_as(packet_id), fate, now);
         }
@@ -232,9 +261,12 @@ impl Shard {
         }
     }
 
-    /// Tells another shard who has published the packets that it gets next.
+    /// Tells another shard who has published the packets that it gets next, and whether they have spans.
     #[inline]
-    pub(crate) fn mail_publisher(&self, to_shard: base::ShardId, to: &mut Outside<'_, impl Effects>) {
+    pub(crate) fn mail_notes(&self, to_shard: base::ShardId, to: &mut Outside<'_, impl Effects>) {
+        if let Some(mark) = self.mark() {
+            to.mail(to_shard, Mail::Marked(mark));
+        }
         if let Some(publisher) = self.fates.as_ref().and_then(|fates| fates.publisher.clone()) {
             to.mail(to_shard, Mail::Publisher(publisher));
         }

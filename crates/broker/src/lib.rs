@@ -35,6 +35,7 @@ mod requests;
 mod retained;
 mod rights;
 mod shard;
+mod spans;
 mod subscribe;
 mod sys;
 mod wheel;

@@ -130,6 +130,22 @@ impl Shard {
         (bytes, len): (&[u8], usize),
         to: &mut Outside<'_, impl Effects>,
     ) -> usize {
+        if !self.begin_publication(id, publish) {
+            return self.take_in(id, publish, (bytes, len), to);
+        }
+        // A message with spans travels alone.
+        let consumed = self.take_in(id, publish, (&bytes[..len], len), to);
+        self.end_publication();
+        consumed
+    }
+
+    fn take_in(
+        &mut self,
+        id: ConnectionId,
+        publish: &Incoming<'_>,
+        (bytes, len): (&[u8], usize),
+        to: &mut Outside<'_, impl Effects>,
+    ) -> usize {
         let Some(client) = self.clients.get_mut(id) else { return len };
         let bytes = if client.keep_pace(len, to.now) { &bytes[..len] } else { bytes };
         if client.ends_ms().is_some()
@@ -338,14 +354,14 @@ impl Shard {
         route: &mut Route,
         to: &mut Outside<'_, impl Effects>,
     ) {
-        let now = to.now;
+        let (now, mark) = (to.now, self.mark());
         let Some(client) = self.clients.get_mut(id) else { return };
         let unheard = u64::from(route.targets.is_empty());
         self.counters.no_subscribers.add(unheard);
         client.counts.no_subscribers.add(unheard);
         let publisher = client.subscriber.as_ref().map(|subscriber| Arc::clone(&subscriber.client_id));
         let message = Message::new(publish.topic(), &publish.packet, publisher, now);
-        let message = Arc::new(message.charged_to(self.tally.budget()));
+        let message = Arc::new(message.with_span(mark).charged_to(self.tally.budget()));
         client.posted = client.posted.wrapping_add(1);
         route.undecided = client.posted;
         to.command(Command::Publish(Publish {
@@ -400,6 +416,7 @@ impl Shard {
         };
         let counts = &client.counts;
         let packets = take_run(&self.counters, counts, publish, (&bytes[..len], count, payload_bytes));
+        self.pass_drawing(packets.count - 1);
         self.forward(id, publish, packets, route, to);
         len
     }
@@ -422,6 +439,7 @@ impl Shard {
         });
         let read = (&bytes[..run.len], run.count, run.payload_bytes);
         let packets = take_run(&self.counters, &client.counts, publish, read);
+        self.pass_drawing(packets.count - 1);
         if let Some(behind) = self.forward(id, publish, packets, route, to) {
             self.hold(id, &behind, route.holds_others(&behind), now);
         }
@@ -497,7 +515,7 @@ impl Shard {
                 behind = behind.or(found.behind);
                 continue;
             }
-            self.mail_publisher(*shard, to);
+            self.mail_notes(*shard, to);
             if to.mail(*shard, Mail::Forward(packets, Arc::clone(targets))) == Room::Over {
                 blocker = blocker.or(Some(Blocker::Shard(*shard)));
             }
@@ -574,7 +592,7 @@ impl Shard {
             self.deliver(Source::Run(packet), &targets, Flush::Direct, to);
             return full;
         }
-        self.mail_publisher(place.shard, to);
+        self.mail_notes(place.shard, to);
         let room = to.mail(place.shard, Mail::Forward(packet, Arc::new(targets)));
         if room == Room::Over { Some(Blocker::Shard(place.shard)) } else { full }
     }

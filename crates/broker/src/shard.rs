@@ -23,6 +23,7 @@ use crate::pressure::Blocker;
 use crate::pressure::{JUDGE_MS, Judge, Waiting};
 use crate::relief::Relief;
 use crate::requests::UNITS_PER_TURN;
+use crate::spans::Spans;
 use crate::subscribe::Changes;
 use crate::sys::{Facts, Sys};
 use crate::wheel::Wheel;
@@ -84,6 +85,8 @@ pub struct Shard {
     pub(crate) cursors: u32,
     /// The last messages for clients whose operators ask for them.
     pub(crate) fates: Option<Box<Fates>>,
+    /// The spans of messages, if any have some.
+    pub(crate) spans: Option<Box<Spans>>,
     /// Buffer in which packets are assembled before they are sent.
     pub(crate) scratch: Vec<u8>,
     pub(crate) rewritten: Vec<u8>,
@@ -200,6 +203,7 @@ impl Shard {
             stalled_ms: None,
             cursors: 0,
             fates: None,
+            spans: None,
             scratch: Vec::new(),
             rewritten: Vec::new(),
             entries: Entries::default(),
@@ -356,8 +360,10 @@ impl Shard {
             Mail::Forward(run, targets) => {
                 self.deliver(Source::Run(run), &targets, Flush::of(targets.len()), to);
                 self.forget_publisher();
+                self.set_mark(None);
             }
             Mail::Publisher(publisher) => self.know_publisher(publisher),
+            Mail::Marked(mark) => self.set_mark(Some(mark)),
             Mail::Resume(subscriber) => self.wake_for(&subscriber, to),
         }
     }

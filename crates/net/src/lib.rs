@@ -40,7 +40,7 @@ use std::thread::{self, JoinHandle};
 
 use ::ledger::{Charged, InMemory, Keeper, Ledger, OverLimits, Recovered, Source};
 use auth::{Guard, Realms};
-use base::{Budget, ShardId};
+use base::{Budget, ShardId, SpanSettings};
 use broker::{Counters, Parties, Peers, Shard};
 use index::Subscriptions;
 use protocol::{Gauges, Instruments};
@@ -81,6 +81,8 @@ pub struct Options {
     pub orders: Option<Arc<Orders>>,
     /// Values of other parts of the process, for `$SYS`.
     pub instruments: Vec<Arc<dyn Instruments>>,
+    /// The messages that have spans. `None`: none has.
+    pub spans: Option<SpanSettings>,
 }
 
 /// What bounds connections and memory.
@@ -362,6 +364,10 @@ impl Started<'_> {
         let brain = brain.with_budget(Arc::clone(self.switchboard.board.budget()));
         let brain = brain.with_guard(Arc::clone(&self.options.guard));
         let brain = brain.with_parties(Arc::clone(&self.parties));
+        let brain = match &self.options.spans {
+            Some(spans) => brain.with_spans(spans.clone()),
+            None => brain,
+        };
         let bounds = Bounds {
             output: limits.high_water_bytes,
             outputs: limits.waiting_bytes_max,

@@ -269,6 +269,7 @@ fn options(shards: usize) -> Options {
         guard: std::sync::Arc::default(),
         orders: None,
         instruments: Vec::new(),
+        spans: None,
     }
 }
 

@@ -24,6 +24,7 @@ pub(crate) fn options(config: &Config) -> Options {
         guard: Arc::default(),
         orders: None,
         instruments: Vec::new(),
+        spans: None,
     }
 }
 

@@ -62,6 +62,7 @@ pub(crate) fn serve(loaded: &Loaded, reload: Reload, file_layer: FileLayer) -> i
     options.guard.replace_bans(crate::admin::read_bans(config)?);
     options.instruments.extend(running.instruments().into_iter().chain([reload.instruments()]));
     options.instruments.extend(otlp.iter().map(otlp::Prepared::instruments));
+    options.spans = otlp.as_ref().and_then(otlp::Prepared::spans);
     let file = running.access.dynamic_security().cloned();
     let controls = file.map(|file| controls(file, &mut options, &ended));
     let server = Server::start(listeners, &options, store, &ended)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{Charge, Subscriber};
+use base::{Charge, SpanMark, Subscriber};
 use broker::{Mail, Run};
 use index::Target;
 use wire::{Qos, Version};
@@ -23,6 +23,7 @@ pub struct Batch {
 enum Item {
     Forward { end: usize, count: u32, payload_bytes: u64, version: Version, qos: Qos, targets: Arc<[Target]> },
     Publisher(Arc<str>),
+    Marked(Arc<SpanMark>),
     Resume(Arc<Subscriber>),
 }
 
@@ -37,6 +38,7 @@ impl Batch {
                 Item::Forward { end: self.bytes.len(), count, payload_bytes, version, qos, targets }
             }
             Mail::Publisher(publisher) => Item::Publisher(publisher),
+            Mail::Marked(mark) => Item::Marked(mark),
             Mail::Resume(subscriber) => Item::Resume(subscriber),
         });
         let weight = self.bytes.len() - before + ITEM_BYTES;
@@ -60,6 +62,7 @@ impl Batch {
                     Mail::Forward(Run { bytes, count, payload_bytes, version, qos }, targets)
                 }
                 Item::Publisher(publisher) => Mail::Publisher(publisher),
+                Item::Marked(mark) => Mail::Marked(mark),
                 Item::Resume(subscriber) => Mail::Resume(subscriber),
             });
         }

@@ -3,6 +3,7 @@
 The first line is the port. The words on the command line are the statuses of the first answers; all others are 200.
 """
 
+import base64
 import http.server
 import json
 import sys
@@ -10,6 +11,7 @@ import sys
 from google.protobuf import json_format
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 statuses = [int(word) for word in sys.argv[1:]]
 
@@ -49,13 +51,38 @@ def logs(body):
     return {"resource": attributes(found.resource.attributes), "lines": lines}
 
 
+def traces(body):
+    # JSON has identifiers in hexadecimal, and the official messages expect base64 there.
+    asked = json.loads(body)
+    for span in asked["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+        for key in ("traceId", "spanId", "parentSpanId"):
+            if key in span:
+                span[key] = base64.b64encode(bytes.fromhex(span[key])).decode()
+    (found,) = json_format.ParseDict(asked, ExportTraceServiceRequest()).resource_spans
+    spans = []
+    for span in found.scope_spans[0].spans:
+        assert (len(span.trace_id), len(span.span_id)) == (16, 8), span
+        assert 0 < span.start_time_unix_nano <= span.end_time_unix_nano, span
+        spans.append(
+            {
+                "name": span.name,
+                "trace": span.trace_id.hex(),
+                "span": span.span_id.hex(),
+                "parent": span.parent_span_id.hex(),
+                "is_error": span.status.code == 2,
+                "attributes": attributes(span.attributes),
+            }
+        )
+    return {"resource": attributes(found.resource.attributes), "spans": spans}
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         assert self.headers["Content-Type"] == "application/json", self.headers
-        told = {"/v1/metrics": metrics, "/v1/logs": logs}[self.path](body)
+        told = {"/v1/metrics": metrics, "/v1/logs": logs, "/v1/traces": traces}[self.path](body)
         status = statuses.pop(0) if statuses else 200
         told |= {"path": self.path, "status": status, "authorization": self.headers.get("Authorization")}
         print(json.dumps(told), flush=True)

@@ -232,7 +232,6 @@ fn is_on_path(record: &FateRecord, publisher: Option<&str>, topic: Option<&str>)
 }
 
 fn describe(record: &FateRecord) -> Value {
-    let (outcome, text) = in_words(record);
     json!({
         "unix_ms": record.noted_unix_ms,
         "changed_unix_ms": record.unix_ms,
@@ -241,42 +240,38 @@ fn describe(record: &FateRecord) -> Value {
         "qos": record.qos as u8,
         "bytes": record.payload_bytes,
         "packet_id": record.packet_id.map(|packet_id| packet_id.value()),
-        "outcome": outcome,
-        "text": text,
+        "outcome": record.fate.word(),
+        "text": in_words(record),
     })
 }
 
-/// A fate as a word for programs, and as a text for people.
-fn in_words(record: &FateRecord) -> (&'static str, String) {
-    let (word, text) = match &record.fate {
-        Fate::Queued => ("queued", "waits in the queue"),
-        Fate::Waits => ("waits", "waits behind the window"),
-        Fate::Sent if record.qos == Qos::AtMostOnce => ("sent", "sent; QoS 0 is not acknowledged"),
-        Fate::Sent => ("sent", "sent, and not acknowledged yet"),
-        Fate::Received => ("received", "received (PUBREC), and not completed yet"),
-        Fate::Acknowledged => ("acknowledged", "acknowledged"),
-        Fate::Refused(reason) => return ("refused", with("refused by the client or its rules", *reason)),
-        Fate::TakenBy(other) => return ("taken_by", format!("went to another member of the group: {other}")),
-        Fate::NoLocal => ("no_local", "not sent: its own message, and the subscription has No Local"),
-        Fate::MayNotPublish => ("may_not_publish", "refused: the publisher may not publish it"),
-        Fate::NotStored(reason) => {
-            return ("not_stored", with("refused to its publisher: it cannot be stored", *reason));
-        }
-        Fate::MayNotRead => ("may_not_read", "dropped: the rules do not allow the client to read it"),
-        Fate::Absent => ("absent", "dropped: nobody was connected, and QoS 0 does not wait"),
-        Fate::Slow => ("slow", "dropped: the client reads too slowly"),
-        Fate::TooLarge => ("too_large", "dropped: larger than the client accepts"),
-        Fate::NoMemory => ("no_memory", "dropped: no memory"),
-        Fate::QueueFull => ("queue_full", "dropped: queue full"),
-        Fate::DroppedOldest => {
-            ("dropped_oldest", "dropped: a later message needed its place in the full queue")
-        }
-        Fate::Expired => ("expired", "expired"),
-        Fate::Returned => ("returned", "went back to its group: the connection ended"),
-        Fate::SessionEnded => ("session_ended", "lost: the session ended"),
-        Fate::Discarded => ("discarded", "discarded by an operator"),
+/// A fate as a text for people.
+fn in_words(record: &FateRecord) -> String {
+    let text = match &record.fate {
+        Fate::Queued => "waits in the queue",
+        Fate::Waits => "waits behind the window",
+        Fate::Sent if record.qos == Qos::AtMostOnce => "sent; QoS 0 is not acknowledged",
+        Fate::Sent => "sent, and not acknowledged yet",
+        Fate::Received => "received (PUBREC), and not completed yet",
+        Fate::Acknowledged => "acknowledged",
+        Fate::Refused(reason) => return with("refused by the client or its rules", *reason),
+        Fate::TakenBy(other) => return format!("went to another member of the group: {other}"),
+        Fate::NoLocal => "not sent: its own message, and the subscription has No Local",
+        Fate::MayNotPublish => "refused: the publisher may not publish it",
+        Fate::NotStored(reason) => return with("refused to its publisher: it cannot be stored", *reason),
+        Fate::MayNotRead => "dropped: the rules do not allow the client to read it",
+        Fate::Absent => "dropped: nobody was connected, and QoS 0 does not wait",
+        Fate::Slow => "dropped: the client reads too slowly",
+        Fate::TooLarge => "dropped: larger than the client accepts",
+        Fate::NoMemory => "dropped: no memory",
+        Fate::QueueFull => "dropped: queue full",
+        Fate::DroppedOldest => "dropped: a later message needed its place in the full queue",
+        Fate::Expired => "expired",
+        Fate::Returned => "went back to its group: the connection ended",
+        Fate::SessionEnded => "lost: the session ended",
+        Fate::Discarded => "discarded by an operator",
     };
-    (word, text.to_owned())
+    text.to_owned()
 }
 
 fn with(text: &str, reason: ReasonCode) -> String {

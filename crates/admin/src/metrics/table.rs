@@ -93,6 +93,13 @@ pub const METRICS: &[Metric] = &[
         at!("otlp/lines_dropped"),
         "Lines of the log that the collector of [otlp] does not get, because others waited or it has refused them.",
     ),
+    one(
+        "otlp_spans_dropped_total",
+        Counter,
+        Items,
+        at!("otlp/spans_dropped"),
+        "Spans that the collector of [otlp] does not get, because others waited or it has refused them.",
+    ),
     one("sockets_accepted_total", Counter, Items, at!("sockets/accepted"), "Connections that were accepted."),
     one(
         "connects_received_total",

@@ -19,6 +19,7 @@ mod retained;
 mod roles;
 mod routing;
 mod scram;
+mod spans;
 mod tight;
 mod turns;
 mod world;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use auth::{Bans, Check, Checked, Guard, Realms, Unchecked, Whom, Wish, Wished, Workspace};
-use base::{Budget, Charge, ConnectionId, Now, Purpose, ShardId, Subscriber};
+use base::{Budget, Charge, ConnectionId, Now, Purpose, ShardId, SpanMark, SpanSettings, Subscriber};
 use broker::{
     Admission, Cause, CertificateName, Counters, Effects, Flush, Mail, Notice, Parties, Room, Run, Shard,
     Totals,
@@ -121,6 +121,7 @@ enum Letter {
         targets: Arc<[Target]>,
     },
     Publisher(Arc<str>),
+    Marked(Arc<SpanMark>),
     Resume(Arc<Subscriber>),
 }
 
@@ -178,6 +179,7 @@ impl Effects for Outside {
                 Letter::Forward { bytes: bytes.to_vec(), count, payload_bytes, version, qos, targets }
             }
             Mail::Publisher(publisher) => Letter::Publisher(publisher),
+            Mail::Marked(mark) => Letter::Marked(mark),
             Mail::Resume(subscriber) => Letter::Resume(subscriber),
         };
         self.mail.push_back((to.number(), letter));
@@ -353,6 +355,12 @@ impl World {
             budget,
             now,
         }
+    }
+
+    /// Records spans on all shards.
+    pub(crate) fn record_spans(&mut self, settings: &SpanSettings) {
+        let all = self.shards.drain(..).map(|shard| shard.with_spans(settings.clone())).collect();
+        self.shards = all;
     }
 
     /// A connection on which nothing has been sent.
@@ -570,6 +578,7 @@ impl World {
                     Letter::Publisher(publisher) => {
                         shard.mail(Mail::Publisher(publisher), self.now, outside);
                     }
+                    Letter::Marked(mark) => shard.mail(Mail::Marked(mark), self.now, outside),
                     Letter::Resume(subscriber) => shard.mail(Mail::Resume(subscriber), self.now, outside),
                 }
             }

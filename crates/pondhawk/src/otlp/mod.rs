@@ -1,15 +1,19 @@
-//! Metrics and the log for a collector of OpenTelemetry: OTLP over HTTP, in JSON.
+//! Metrics, the log and spans for a collector of OpenTelemetry: OTLP over HTTP, in JSON.
 //!
-//! One thread sends all requests. The log puts lines into a bounded queue, and never waits for the collector:
+//! One thread sends all requests. The log puts lines into a bounded queue, shards put spans into another one, and neither waits for
+//! the collector:
 //!
 //! ```text
 //! every thread ─► Lines (a layer of the log) ─► queue ─┐
-//! figures (atomics) ◄── every interval ────────────────┴─► thread "otlp" ─► POST /v1/metrics, /v1/logs
+//! shards ─► Spans ─► queue ────────────────────────────┼─► thread "otlp" ─► POST /v1/metrics, /v1/logs, /v1/traces
+//! figures (atomics) ◄── every interval ────────────────┘
 //! ```
 
+mod collector;
 mod lines;
+mod queue;
+mod spans;
 
-use std::collections::hash_map::DefaultHasher;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -19,34 +23,29 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use admin::InForce;
 use admin::metrics::{self, Times};
+use base::{Span, SpanSettings};
 use config::Otlp;
 use net::Operator;
 use protocol::Instruments;
 use serde_json::{Value, json};
-use ureq::Agent;
 
 use crate::log_line::LogLine;
-use crate::services::secret;
-use crate::{fetch, roots};
+use collector::{Collector, Failure};
 pub(crate) use lines::Lines;
+use queue::Queue;
 
-/// Maximum number of lines in a request.
-const LINES_PER_REQUEST: usize = 512;
+/// Maximum number of lines or spans in a request.
+const ITEMS_PER_REQUEST: usize = 512;
 /// Time in which further lines join the first one of a request.
 const GATHER: Duration = Duration::from_secs(1);
-/// Pause after a request that has failed. It doubles with each further failure.
-const PAUSE: Duration = Duration::from_secs(1);
-/// Maximum length of this pause.
-const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// Time between two looks whether the broker ends.
 const LOOK: Duration = Duration::from_millis(200);
 /// Time in which the last requests are made when the broker ends.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// Maximum length of an answer that is read, in bytes.
-const ANSWER_BYTES_MAX: u64 = 64 << 10;
 /// Paths behind the URL of the collector.
 const METRICS: &str = "/v1/metrics";
 const LOGS: &str = "/v1/logs";
+const TRACES: &str = "/v1/traces";
 const SERVICE: &str = "pondhawk";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -55,6 +54,7 @@ pub(crate) struct Prepared {
     settings: Otlp,
     collector: Collector,
     waiting: Option<Receiver<LogLine>>,
+    spans: Option<(SpanSettings, Receiver<Span>)>,
     counts: Arc<Counts>,
 }
 
@@ -70,11 +70,21 @@ pub(crate) struct Counts {
     done: AtomicU64,
     failed: AtomicU64,
     lines_dropped: AtomicU64,
+    spans_dropped: AtomicU64,
 }
 
 impl Counts {
     fn drop_lines(&self, lines: u64) {
         self.lines_dropped.fetch_add(lines, Ordering::Relaxed);
+    }
+
+    fn drop_spans(&self, spans: u64) {
+        self.spans_dropped.fetch_add(spans, Ordering::Relaxed);
+    }
+
+    #[cfg(test)]
+    fn spans_dropped(&self) -> u64 {
+        self.spans_dropped.load(Ordering::Relaxed)
     }
 
     #[cfg(test)]
@@ -85,10 +95,13 @@ impl Counts {
 
 impl Instruments for Counts {
     fn read(&self, say: &mut dyn FnMut(&str, String)) {
-        let Self { done, failed, lines_dropped } = self;
-        for (topic, count) in
-            [("otlp/done", done), ("otlp/failed", failed), ("otlp/lines_dropped", lines_dropped)]
-        {
+        let Self { done, failed, lines_dropped, spans_dropped } = self;
+        for (topic, count) in [
+            ("otlp/done", done),
+            ("otlp/failed", failed),
+            ("otlp/lines_dropped", lines_dropped),
+            ("otlp/spans_dropped", spans_dropped),
+        ] {
             say(topic, count.load(Ordering::Relaxed).to_string());
         }
     }
@@ -108,13 +121,19 @@ impl Prepared {
         } else {
             (None, None)
         };
+        let spans = spans::queue(settings, &counts);
         let collector = Collector::new(url, settings)?;
-        Ok(Some((Self { settings: settings.clone(), collector, waiting, counts }, lines)))
+        Ok(Some((Self { settings: settings.clone(), collector, waiting, spans, counts }, lines)))
     }
 
     /// The figures of the requests, which are 0 so far.
     pub(crate) fn instruments(&self) -> Arc<dyn Instruments> {
         Arc::clone(&self.counts) as Arc<dyn Instruments>
+    }
+
+    /// The settings for the spans of messages, if any have some.
+    pub(crate) fn spans(&self) -> Option<SpanSettings> {
+        self.spans.as_ref().map(|(settings, _)| settings.clone())
     }
 
     /// Begins to send.
@@ -126,7 +145,7 @@ impl Prepared {
         operator: Operator,
         in_force: Arc<Mutex<Arc<InForce>>>,
     ) -> io::Result<Exporter> {
-        let Self { settings, collector, waiting, counts } = self;
+        let Self { settings, collector, waiting, spans, counts } = self;
         let is_ending = Arc::new(AtomicBool::new(false));
         let (end, ended) = channel();
         let started = unix_ns();
@@ -138,13 +157,12 @@ impl Prepared {
             in_force,
             started,
             is_ending: Arc::clone(&is_ending),
-            batch: Vec::new(),
-            resume: Instant::now(),
-            pause: PAUSE,
-            is_failing: [false; 2],
+            lines: Queue::new(waiting),
+            spans: Queue::new(spans.map(|(_, waiting)| waiting)),
+            is_failing: [false; 3],
         };
         thread::Builder::new().name("otlp".to_owned()).spawn(move || {
-            worker.run(&settings, waiting.as_ref());
+            worker.run(&settings);
             // The broker may have ended before.
             let _ = end.send(());
         })?;
@@ -184,52 +202,65 @@ struct Worker {
     in_force: Arc<Mutex<Arc<InForce>>>,
     started: u128,
     is_ending: Arc<AtomicBool>,
-    /// Lines that are sent next.
-    batch: Vec<LogLine>,
-    /// No request for lines is made before.
-    resume: Instant,
-    pause: Duration,
-    /// Whether the last request for metrics has failed, and the last one for lines.
-    is_failing: [bool; 2],
+    lines: Queue<LogLine>,
+    spans: Queue<Span>,
+    /// Whether the last request for metrics has failed, the last one for lines, and the last one for spans.
+    is_failing: [bool; 3],
 }
 
 impl Worker {
-    fn run(mut self, settings: &Otlp, waiting: Option<&Receiver<LogLine>>) {
+    fn run(mut self, settings: &Otlp) {
         let next = || settings.metrics.then(|| Instant::now() + settings.interval);
         let mut metrics_due = next();
         while !self.is_ending.load(Ordering::Relaxed) {
-            self.gather(waiting, metrics_due);
+            self.gather(metrics_due);
             let now = Instant::now();
             if metrics_due.is_some_and(|due| now >= due) {
                 self.send_metrics(None);
                 metrics_due = next();
             }
-            if !self.batch.is_empty() && now >= self.resume {
+            if self.lines.is_due(now) {
                 self.send_lines(None);
+            }
+            self.spans.fill();
+            if self.spans.is_due(now) {
+                self.send_spans(None);
             }
         }
         let until = Instant::now() + FAREWELL;
         if settings.metrics {
             self.send_metrics(Some(FAREWELL));
         }
-        self.batch.extend(waiting.into_iter().flat_map(Receiver::try_iter));
-        while !self.batch.is_empty() && Instant::now() < until {
-            self.send_lines(Some(until.saturating_duration_since(Instant::now())));
+        let left = || until.saturating_duration_since(Instant::now());
+        loop {
+            self.lines.fill();
+            self.spans.fill();
+            let (has_lines, has_spans) = (!self.lines.batch.is_empty(), !self.spans.batch.is_empty());
+            if left().is_zero() || !has_lines && !has_spans {
+                return;
+            }
+            if has_lines {
+                self.send_lines(Some(left()));
+            }
+            if has_spans {
+                self.send_spans(Some(left()));
+            }
         }
     }
 
     /// Takes lines from the queue, until there are as many as a request may have, or it is time to send.
-    fn gather(&mut self, waiting: Option<&Receiver<LogLine>>, metrics_due: Option<Instant>) {
+    fn gather(&mut self, metrics_due: Option<Instant>) {
         let or_metrics = |moment: Instant| metrics_due.map_or(moment, |due| moment.min(due));
         let mut until = or_metrics(Instant::now() + LOOK);
-        let Some(waiting) = waiting.filter(|_| self.batch.len() < LINES_PER_REQUEST) else {
+        let Queue { waiting, batch, .. } = &mut self.lines;
+        let Some(waiting) = waiting.as_ref().filter(|_| batch.len() < ITEMS_PER_REQUEST) else {
             return thread::sleep(until.saturating_duration_since(Instant::now()));
         };
         let gathered = or_metrics(Instant::now() + GATHER);
-        while self.batch.len() < LINES_PER_REQUEST {
+        while batch.len() < ITEMS_PER_REQUEST {
             match waiting.recv_timeout(until.saturating_duration_since(Instant::now())) {
                 Ok(line) => {
-                    self.batch.push(line);
+                    batch.push(line);
                     until = gathered;
                 }
                 Err(RecvTimeoutError::Timeout) => return,
@@ -255,28 +286,24 @@ impl Worker {
 
     /// Sends some lines. They stay if it is worth to send them again.
     fn send_lines(&mut self, within: Option<Duration>) {
-        let count = self.batch.len().min(LINES_PER_REQUEST);
-        let records: Vec<Value> = self.batch[..count].iter().map(lines::record).collect();
+        let records: Vec<Value> = self.lines.batch.iter().map(lines::record).collect();
         let scope = json!({ "scope": self.scope(), "logRecords": records });
         let body = json!({ "resourceLogs": [{ "resource": self.resource, "scopeLogs": [scope] }] });
         let outcome = self.collector.send(LOGS, &body, within);
         self.note(LOGS, &outcome);
-        match outcome {
-            Ok(answer) => {
-                self.pause = PAUSE;
-                // The collector has taken the others.
-                let rejected = &answer["partialSuccess"]["rejectedLogRecords"];
-                let rejected = rejected.as_u64().or_else(|| rejected.as_str()?.parse().ok());
-                self.counts.drop_lines(rejected.unwrap_or(0).min(count as u64));
-            }
-            Err(Failure { is_final: false, .. }) if within.is_none() => {
-                self.resume = Instant::now() + self.pause;
-                self.pause = PAUSE_MAX.min(2 * self.pause);
-                return;
-            }
-            Err(_) => self.counts.drop_lines(count as u64),
-        }
-        self.batch.drain(..count);
+        let lost = self.lines.settle(&outcome, "rejectedLogRecords", within.is_some());
+        self.counts.drop_lines(lost);
+    }
+
+    /// Sends some spans. They stay if it is worth to send them again.
+    fn send_spans(&mut self, within: Option<Duration>) {
+        let records: Vec<Value> = self.spans.batch.iter().map(spans::record).collect();
+        let scope = json!({ "scope": self.scope(), "spans": records });
+        let body = json!({ "resourceSpans": [{ "resource": self.resource, "scopeSpans": [scope] }] });
+        let outcome = self.collector.send(TRACES, &body, within);
+        self.note(TRACES, &outcome);
+        let lost = self.spans.settle(&outcome, "rejectedSpans", within.is_some());
+        self.counts.drop_spans(lost);
     }
 
     fn scope(&self) -> Value {
@@ -287,7 +314,9 @@ impl Worker {
     fn note(&mut self, path: &str, outcome: &Result<Value, Failure>) {
         let count = if outcome.is_ok() { &self.counts.done } else { &self.counts.failed };
         count.fetch_add(1, Ordering::Relaxed);
-        let is_failing = &mut self.is_failing[usize::from(path == LOGS)];
+        let place =
+            [METRICS, LOGS, TRACES].iter().position(|known| *known == path).expect("all paths are there");
+        let is_failing = &mut self.is_failing[place];
         match outcome {
             Err(Failure { text, .. }) if !*is_failing => {
                 tracing::warn!("the collector of [otlp] does not take what is sent to {path}: {text}");
@@ -298,60 +327,5 @@ impl Worker {
             _ => {}
         }
         *is_failing = outcome.is_err();
-    }
-}
-
-/// A collector, and the connection to it.
-struct Collector {
-    url: String,
-    authorization: Option<String>,
-    agent: Agent,
-}
-
-/// A request that the collector has not accepted.
-#[derive(Debug, PartialEq, Eq)]
-struct Failure {
-    text: String,
-    /// The same request would fail again.
-    is_final: bool,
-}
-
-impl Collector {
-    fn new(url: &str, settings: &Otlp) -> io::Result<Self> {
-        let mut contents = DefaultHasher::new();
-        let file = settings.authorization_file.as_deref();
-        let authorization = file.map(|path| secret("authorization_file", path, &mut contents)).transpose()?;
-        if !authorization.as_ref().is_none_or(|value| value.is_ascii()) {
-            return Err(io::Error::other(
-                "authorization_file of [otlp] has characters that no header may have",
-            ));
-        }
-        let has_tls = url.starts_with("https://");
-        let roots =
-            if has_tls { roots::read(settings.ca_file.as_deref(), &mut contents)? } else { Vec::new() };
-        let agent = fetch::config(url, settings.timeout, || roots).build().new_agent();
-        Ok(Self { url: url.trim_end_matches('/').to_owned(), authorization, agent })
-    }
-
-    /// Sends a request, within another time than usual if one is given. Returns the answer, which is read to its end: then its
-    /// connection serves the next request.
-    fn send(&self, path: &str, body: &Value, within: Option<Duration>) -> Result<Value, Failure> {
-        let mut request = self.agent.post(format!("{}{path}", self.url)).content_type("application/json");
-        if let Some(authorization) = &self.authorization {
-            request = request.header("Authorization", authorization);
-        }
-        let sent = match within {
-            None => request.send(body.to_string()),
-            Some(time) => request.config().timeout_global(Some(time)).build().send(body.to_string()),
-        };
-        let mut answer = sent.map_err(|error| Failure { text: error.to_string(), is_final: false })?;
-        let text = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
-        let status = answer.status().as_u16();
-        if (200..300).contains(&status) {
-            return Ok(serde_json::from_str(&text.unwrap_or_default()).unwrap_or_default());
-        }
-        // The statuses after which a request may be made again: https://opentelemetry.io/docs/specs/otlp/#retryable-response-codes
-        let is_final = !matches!(status, 429 | 502 | 503 | 504);
-        Err(Failure { text: format!("the status is {status}"), is_final })
     }
 }

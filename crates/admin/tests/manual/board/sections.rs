@@ -199,7 +199,10 @@ pub(super) const SECTIONS: &[Section] = &[
                 &["admin_requests_total", "admin_refused_total", "admin_handshakes_delayed_total"],
             ),
             graph("Records of changes by operators", &["admin_audit_records_total", "admin_audit_failing"]),
-            graph("OpenTelemetry", &["otlp_requests_total", "otlp_lines_dropped_total"]),
+            graph(
+                "OpenTelemetry",
+                &["otlp_requests_total", "otlp_lines_dropped_total", "otlp_spans_dropped_total"],
+            ),
         ],
     },
 ];

@@ -1,0 +1,292 @@
+//! Spans of single messages: when they were published, and when each receiver has acknowledged its copy.
+//!
+//! ```text
+//! PUBLISH ─► draw ─► mark ─┬─► copies of this shard ────────────────────► open ─► acknowledged ─► sink
+//!                          ├─► Mail::Marked ─► copies of another shard ─► open ─► acknowledged ─► sink
+//!                          └─► Message::span ─► windows, queues, ledger ─► open ─► acknowledged ─► sink
+//! ```
+//!
+//! Without settings for spans nothing of this happens: each place has one branch to take.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use base::{ConnectionId, Fate, Message, Span, SpanIdentifiers, SpanKind, SpanMark, SpanSettings, Ticket};
+use session::{Incoming, Waiting};
+use wire::{PacketId, Qos, ReasonCode};
+
+use crate::Shard;
+use crate::client::Tag;
+use crate::encode::Source;
+
+/// The direction of a PUBLISH between a client and the broker. Each has packet identifiers of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Way {
+    FromClient,
+    ToClient,
+}
+
+/// The exchange whose end is the end of a span.
+type Exchange = (ConnectionId, Way, PacketId);
+
+/// The spans of one shard.
+#[derive(Debug)]
+pub(crate) struct Spans {
+    settings: SpanSettings,
+    /// The number of messages up to the next one that is drawn.
+    left: u32,
+    /// The mark of the packets that are delivered now.
+    mark: Option<Arc<SpanMark>>,
+    /// The span of the PUBLISH of QoS 0 that is taken in now.
+    publication: Option<Span>,
+    open: BTreeMap<Exchange, Span>,
+}
+
+/// The parts of a message that a span has.
+#[derive(Clone, Copy)]
+pub(crate) struct SpanOf<'a> {
+    pub(crate) client_id: &'a Arc<str>,
+    pub(crate) topic: &'a str,
+    pub(crate) qos: Qos,
+    pub(crate) payload_bytes: usize,
+}
+
+impl Spans {
+    pub(crate) fn new(settings: SpanSettings) -> Self {
+        let mut spans = Self { settings, left: 0, mark: None, publication: None, open: BTreeMap::new() };
+        spans.left = spans.gap();
+        spans
+    }
+
+    /// The number of messages up to the next one that is drawn. It is random, with the mean that the settings give: what is
+    /// published in turn is drawn as often as anything else.
+    fn gap(&self) -> u32 {
+        let mean = u64::from(self.settings.one_of.map_or(u32::MAX, NonZeroU32::get));
+        let gap = 1 + self.settings.sink.identifier() % (2 * mean - 1);
+        u32::try_from(gap).unwrap_or(u32::MAX)
+    }
+
+    /// Whether a PUBLISH has spans, and the span of its publisher.
+    fn draw(&mut self, publish: &Incoming<'_>) -> Option<Option<SpanIdentifiers>> {
+        let properties = &publish.packet.properties;
+        if self.settings.by_property
+            && !properties.user_properties.is_empty()
+            && let Some((parent, is_recorded)) = SpanIdentifiers::of_publisher(properties)
+        {
+            // Whoever has begun the trace has decided for all that belong to it.
+            return is_recorded.then_some(Some(parent));
+        }
+        self.settings.one_of?;
+        if self.left > 1 {
+            self.left -= 1;
+            return None;
+        }
+        self.left = self.gap();
+        Some(None)
+    }
+
+    /// Further messages that were read together with one that was not drawn are not drawn either.
+    pub(crate) fn pass(&mut self, messages: u32) {
+        self.left = self.left.saturating_sub(messages).max(1);
+    }
+
+    fn span(
+        &self,
+        parent: Option<SpanIdentifiers>,
+        kind: SpanKind,
+        start_unix_ns: u64,
+        of: SpanOf<'_>,
+    ) -> Span {
+        let SpanOf { client_id, topic, qos, payload_bytes } = of;
+        let number = || self.settings.sink.identifier();
+        let trace = || u128::from(number()) << 64 | u128::from(number());
+        Span {
+            identifiers: SpanIdentifiers {
+                trace: parent.map_or_else(trace, |parent| parent.trace),
+                span: number(),
+            },
+            parent: parent.map(|parent| parent.span),
+            kind,
+            start_unix_ns,
+            end_unix_ns: start_unix_ns,
+            topic: topic[..topic.floor_char_boundary(Span::TOPIC_BYTES_MAX)].into(),
+            client_id: Arc::clone(client_id),
+            qos,
+            payload_bytes,
+            fate: None,
+        }
+    }
+
+    fn open(&mut self, exchange: Exchange, span: Span) {
+        if self.open.len() >= self.settings.open_max && !self.open.contains_key(&exchange) {
+            return self.settings.sink.dropped();
+        }
+        if let Some(before) = self.open.insert(exchange, span) {
+            self.end(before, None);
+        }
+    }
+
+    fn end(&self, span: Span, fate: Option<Fate>) {
+        let end_unix_ns = self.settings.sink.unix_ns().max(span.start_unix_ns);
+        self.settings.sink.ended(Span { end_unix_ns, fate, ..span });
+    }
+
+    fn end_exchange(&mut self, exchange: Exchange, fate: Option<Fate>) {
+        if let Some(span) = self.open.remove(&exchange) {
+            self.end(span, fate);
+        }
+    }
+
+    /// What becomes of a copy. One that waits has no span yet.
+    fn copy(&mut self, mark: &SpanMark, to: (ConnectionId, Option<PacketId>), of: SpanOf<'_>, fate: Fate) {
+        if matches!(fate, Fate::Queued | Fate::Waits) {
+            return;
+        }
+        let span = self.span(Some(mark.identifiers), SpanKind::Deliver, mark.start_unix_ns, of);
+        match to {
+            (connection, Some(packet_id)) if fate == Fate::Sent => {
+                self.open((connection, Way::ToClient, packet_id), span);
+            }
+            _ => self.end(span, Some(fate)),
+        }
+    }
+}
+
+impl Shard {
+    /// Records spans of messages from now on.
+    #[must_use]
+    pub fn with_spans(mut self, settings: SpanSettings) -> Self {
+        self.spans = Some(Box::new(Spans::new(settings)));
+        self
+    }
+
+    /// Looks whether a PUBLISH has spans. Then the span of the PUBLISH begins, and its message has a mark from now on, until
+    /// [`end_publication`](Self::end_publication).
+    #[inline]
+    pub(crate) fn begin_publication(&mut self, id: ConnectionId, publish: &Incoming<'_>) -> bool {
+        self.spans.is_some() && self.begin_drawn(id, publish)
+    }
+
+    fn begin_drawn(&mut self, id: ConnectionId, publish: &Incoming<'_>) -> bool {
+        let Some(spans) = &mut self.spans else { return false };
+        let Some(parent) = spans.draw(publish) else { return false };
+        let own = self.clients.get(id).and_then(|client| client.subscriber.as_ref());
+        let Some(client_id) = own.map(|own| &own.client_id) else { return false };
+        let (topic, qos) = (publish.topic().as_str(), publish.packet.delivery.qos());
+        let of = SpanOf { client_id, topic, qos, payload_bytes: publish.packet.payload.len() };
+        let span = spans.span(parent, SpanKind::Publish, spans.settings.sink.unix_ns(), of);
+        spans.mark =
+            Some(Arc::new(SpanMark { identifiers: span.identifiers, start_unix_ns: span.start_unix_ns }));
+        match publish.packet.delivery.packet_id() {
+            Some(packet_id) => spans.open((id, Way::FromClient, packet_id), span),
+            None => spans.publication = Some(span),
+        }
+        true
+    }
+
+    /// A PUBLISH was taken in. At QoS 0, this is the end of its span.
+    pub(crate) fn end_publication(&mut self) {
+        let Some(spans) = &mut self.spans else { return };
+        spans.mark = None;
+        if let Some(span) = spans.publication.take() {
+            let fate = span.fate.clone().unwrap_or(Fate::Sent);
+            spans.end(span, Some(fate));
+        }
+    }
+
+    /// A PUBLISH is answered with this reason code, or at QoS 0 would be.
+    #[inline]
+    pub(crate) fn span_answered(&mut self, id: ConnectionId, ticket: Option<Ticket>, reason: ReasonCode) {
+        let Some(spans) = &mut self.spans else { return };
+        match ticket {
+            Some(Ticket::PubAck(packet_id) | Ticket::PubRec(packet_id)) => {
+                spans.end_exchange((id, Way::FromClient, packet_id), Some(crate::fates::answered(reason)));
+            }
+            Some(Ticket::PubRel(_) | Ticket::PubComp(_)) => {}
+            None if reason.is_error() => {
+                spans.publication.iter_mut().for_each(|span| span.fate = Some(Fate::Refused(reason)));
+            }
+            None => {}
+        }
+    }
+
+    /// The client has acknowledged its copy to the end, or refused it.
+    #[inline]
+    pub(crate) fn span_acknowledged(&mut self, id: ConnectionId, packet_id: PacketId, reason: ReasonCode) {
+        if let Some(spans) = &mut self.spans {
+            spans.end_exchange((id, Way::ToClient, packet_id), Some(crate::fates::answered(reason)));
+        }
+    }
+
+    /// A connection is over, and with it the spans of what was not answered.
+    pub(crate) fn end_spans_of(&mut self, id: ConnectionId) {
+        let Some(spans) = &mut self.spans else { return };
+        let all = (id, Way::FromClient, PacketId::MIN)..=(id, Way::ToClient, PacketId::MAX);
+        let exchanges: Vec<Exchange> = spans.open.range(all).map(|(exchange, _)| *exchange).collect();
+        exchanges.into_iter().for_each(|exchange| spans.end_exchange(exchange, None));
+    }
+
+    /// Further packets were read together with one that is not drawn.
+    #[inline]
+    pub(crate) fn pass_drawing(&mut self, packets: u32) {
+        if let Some(spans) = &mut self.spans {
+            spans.pass(packets);
+        }
+    }
+
+    /// The mark of the messages of a delivery.
+    #[inline]
+    pub(crate) fn mark_of(&self, source: Source<'_>) -> Option<Arc<SpanMark>> {
+        let spans = self.spans.as_ref()?;
+        match source {
+            Source::Run(_) => spans.mark.clone(),
+            Source::Message { message, .. } => message.span().cloned(),
+        }
+    }
+
+    /// The mark of the PUBLISH that is taken in.
+    #[inline]
+    pub(crate) fn mark(&self) -> Option<Arc<SpanMark>> {
+        self.spans.as_ref()?.mark.clone()
+    }
+
+    /// The packets that come next have this mark, or none.
+    #[inline]
+    pub(crate) fn set_mark(&mut self, mark: Option<Arc<SpanMark>>) {
+        if let Some(spans) = &mut self.spans {
+            spans.mark = mark;
+        }
+    }
+
+    /// What becomes of a copy with a mark.
+    pub(crate) fn span_copy(
+        &mut self,
+        mark: &SpanMark,
+        to: (ConnectionId, Option<PacketId>),
+        of: SpanOf<'_>,
+        fate: Fate,
+    ) {
+        if let Some(spans) = &mut self.spans {
+            spans.copy(mark, to, of, fate);
+        }
+    }
+
+    /// What becomes of a copy that has waited, or was to wait. A retained message that comes with a subscription has no span:
+    /// it may have been published long ago.
+    pub(crate) fn span_waiting(
+        &mut self,
+        (id, packet_id): (ConnectionId, Option<PacketId>),
+        waiting: &Waiting<Tag>,
+        fate: Fate,
+    ) {
+        let message: &Message = &waiting.message;
+        let Some(mark) = message.span().filter(|_| !waiting.retain) else { return };
+        let own = self.clients.get(id).and_then(|client| client.subscriber.as_ref());
+        let (Some(spans), Some(own)) = (&mut self.spans, own) else { return };
+        let topic = message.topic();
+        let (client_id, payload_bytes) = (&own.client_id, message.payload().len());
+        let of = SpanOf { client_id, topic: topic.as_str(), qos: waiting.qos, payload_bytes };
+        spans.copy(mark, (id, packet_id), of, fate);
+    }
+}
