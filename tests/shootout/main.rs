@@ -6,7 +6,7 @@ mod minute;
 mod recipes;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use pondhawk_tests::{Program, liar, node, peers, pondhawk};
@@ -167,7 +167,7 @@ fn a_broker_without_a_recipe_for_layers_is_skipped_and_the_report_says_so() {
 fn the_figures_in_the_pages_can_be_read_and_their_report_is_shown_in_a_browser() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["before.json", "results.json"] {
-        let figures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/shootout").join(name);
+        let figures = docs().join("shootout").join(name);
         let mut command = Command::new(pondhawk());
         command.args(["shootout", "--report-of"]).arg(figures).arg("--output").arg(folder.path());
         Program::start(command).finish();
@@ -177,6 +177,12 @@ fn the_figures_in_the_pages_can_be_read_and_their_report_is_shown_in_a_browser()
         );
     }
     look_at(&folder.path().join("report.html"));
+    let figures = docs().join("shootout/balancers/results.json");
+    let mut command = Command::new(pondhawk());
+    command.args(["shootout", "--report-of"]).arg(figures).arg("--output").arg(folder.path());
+    Program::start(command).finish();
+    let page = |folder: &Path| fs::read_to_string(folder.join("report.md")).expect("the page is there");
+    assert_eq!(page(folder.path()), page(&docs().join("shootout/balancers")));
 }
 
 /// Opens a report in Chromium: wide and narrow, light and dark, and as it is printed. `PONDHAWK_PICTURES` names a directory for a
@@ -240,6 +246,24 @@ fn a_report_is_one_file_without_anything_to_load() {
     command.arg("--output").arg(again.path());
     Program::start(command).finish();
     assert_eq!(fs::read_to_string(again.path().join("report.html")).unwrap(), page);
+}
+
+/// The findings about load balancers in the manual are those of the report, word by word.
+#[test]
+fn the_manual_quotes_the_findings_about_load_balancers() {
+    let page = fs::read_to_string(docs().join("SHOOTOUT.md")).expect("the page is there");
+    let report =
+        fs::read_to_string(docs().join("shootout/balancers/report.md")).expect("the report is there");
+    let (_, behind) = page.split_once("From its findings:\n\n```\n").expect("the findings begin");
+    let (quoted, _) = behind.split_once("```").expect("the findings end");
+    assert!(quoted.lines().count() > 5, "{quoted}");
+    let wrong: Vec<&str> =
+        quoted.lines().filter(|line| !report.lines().any(|known| known == *line)).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+fn docs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs")
 }
 
 /// The table of README.md is the overview of the report, row by row.
