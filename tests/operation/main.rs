@@ -38,6 +38,7 @@ mod stop;
 mod sys;
 mod top;
 mod trace;
+mod traced_topic;
 mod users;
 mod version1;
 mod watch;

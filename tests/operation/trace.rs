@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::admin::Server;
 
-fn start(shards: u16) -> (Broker, Server) {
+pub(super) fn start(shards: u16) -> (Broker, Server) {
     let settings = "[admin]\naddress = \"127.0.0.1:0\"\n".to_owned();
     let broker = Broker::start(&Options { shards, settings, ..Options::default() });
     let server = Server::of(&broker);
@@ -17,7 +17,7 @@ fn start(shards: u16) -> (Broker, Server) {
 }
 
 /// Begins a trace. Returns the status of the answer, and its text.
-fn begin(server: &Server, body: &Value) -> (u16, String) {
+pub(super) fn begin(server: &Server, body: &Value) -> (u16, String) {
     let answer =
         server.send("POST", "/api/v1/trace", "Content-Type: application/json\r\n", &body.to_string());
     (answer.status, answer.body)

@@ -10,7 +10,7 @@ use crate::routes::Route;
 use crate::tokens::Holder;
 
 /// Fields of a body that name the thing that a request is about.
-const OBJECTS: [&str; 6] = ["topic", "kind", "value", "server_reference", "level", "name"];
+const OBJECTS: [&str; 7] = ["topic", "kind", "value", "into", "server_reference", "level", "name"];
 
 /// Fields of a command of dynamic security that say what it is about.
 const OF_COMMANDS: [&str; 4] = ["command", "username", "groupname", "rolename"];

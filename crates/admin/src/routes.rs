@@ -523,6 +523,7 @@ const ROUTES: &[Route] = &[
                     .of(Values::Range(1, trace::SECONDS_MAX)),
                 optional("bytes", "integer", "Size of the records, from 4 KiB to 16 MiB. Default: 4 MiB")
                     .of(Values::Range(trace::BYTES_MIN, trace::BYTES_MAX)),
+                optional("into", "string", "Topic into which each line is also published, at QoS 0"),
             ],
         ),
         "Record what crosses the connections of some clients, or the messages of some topics",

@@ -1,6 +1,7 @@
 //! The transcript of a trace for an operator: a line for each packet and decision, and a pcap file.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasher as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -38,6 +39,8 @@ pub(crate) struct Book {
     left_bytes: usize,
     left_out: u64,
     capture: Vec<u8>,
+    /// Hashes of the payloads that carry lines of this book to subscribers.
+    carried: HashSet<u64>,
 }
 
 /// A connection that the trace follows.
@@ -60,6 +63,7 @@ impl Book {
             left_bytes: bytes_max,
             left_out: 0,
             capture: header(),
+            carried: HashSet::new(),
         }
     }
 
@@ -88,6 +92,14 @@ impl Book {
     /// The pcap file so far.
     pub(crate) fn capture(&self) -> &[u8] {
         &self.capture
+    }
+
+    /// A message with this payload carries a line to subscribers, which may be followed themselves. Packets with this payload have
+    /// no line from now on, under any topic: otherwise the line about each of them would be carried too, without an end.
+    ///
+    /// The payload has the time and the text of the line. A client that publishes the same has copied it.
+    pub(crate) fn note_carried(&mut self, payload: &[u8]) {
+        self.carried.insert(self.carried.hasher().hash_one(payload));
     }
 
     /// Takes in a record. `address_of` returns the address of a listener.
@@ -156,6 +168,8 @@ impl Book {
             let segment = followed.conversation.segment(sender, piece);
             self.capture.extend(record(Duration::from_millis(unix_ms), &segment));
         }
+        let carried = &self.carried;
+        let is_carrier = |payload: &[u8]| carried.contains(&carried.hasher().hash_one(payload));
         let Followed { number, version, client, server, .. } = followed;
         // Without a CONNECT that was understood, nobody knows how to read the answer.
         let reading = match (sender, *version) {
@@ -169,6 +183,9 @@ impl Book {
                 && !connect.client_id.as_str().is_empty()
             {
                 said = Some(connect.client_id.as_str().to_owned());
+            }
+            if matches!(&told, Told::Packet(Packet::Publish(publish)) if is_carrier(publish.payload)) {
+                return;
             }
             texts.push(shortened(&told.to_string(), LINE_CHARS_MAX));
         });
@@ -265,6 +282,20 @@ mod tests {
         let book = book(10_000, vec![begun(Some(Version::V5)), bytes(Role::Client, publish)]);
         assert_eq!(book.lines()[0].text, "followed from here on, a connection of 192.0.2.7:40000");
         assert!(book.lines()[1].text.starts_with("PUBLISH q0 \"t\""), "{}", book.lines()[1].text);
+    }
+
+    #[test]
+    fn packets_that_carry_a_line_have_none() {
+        let mut book = book(10_000, vec![begun(Some(Version::V5))]);
+        book.note_carried(b"line");
+        let packets =
+            [&b"\x30\x08\0\x01t\0line"[..], b"\x30\x08\0\x01t\0lime", b"\x30\x0b\0\0\x03\x23\0\x01line"];
+        for event in [bytes(Role::Server, &packets.concat()), bytes(Role::Client, packets[0])] {
+            let shard = ShardId::new(0);
+            book.take(TraceRecord { unix_ms: 1_500, shard, connection: KEY, event }, |_| None);
+        }
+        let told: Vec<_> = book.lines()[1..].iter().map(|line| line.text.as_str()).collect();
+        assert!(matches!(told[..], [only] if only.contains("lime")), "{told:?}");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use auth::Whom;
 use base::{Budget, Charge, ConnectionId, Purpose, ShardId};
-use topic::TopicFilterBuf;
+use topic::{TopicFilterBuf, TopicName, TopicNameBuf};
 use wire::{Role, Version};
 
 use crate::host::Peer;
@@ -25,8 +25,25 @@ pub const COPIES: usize = 3;
 pub enum TraceSubject {
     /// Everything on the connections of these clients.
     Clients(Whom),
-    /// The PUBLISH packets of all connections whose topic matches this filter, as the clients write the topic.
-    Topic(TopicFilterBuf),
+    /// The PUBLISH packets of all connections whose topic matches a filter, as the clients write the topic.
+    Topic {
+        /// The filter that selects the messages.
+        filter: TopicFilterBuf,
+        /// A topic whose packets are left out: the one to which the lines of the trace are published.
+        except: Option<TopicNameBuf>,
+    },
+}
+
+impl TraceSubject {
+    /// Whether this is a trace by topic, and messages with this topic are part of it.
+    pub(crate) fn has_topic(&self, name: TopicName<'_>) -> bool {
+        match self {
+            Self::Clients(_) => false,
+            Self::Topic { filter, except } => {
+                filter.filter().matches(name) && except.as_ref().is_none_or(|except| except.name() != name)
+            }
+        }
+    }
 }
 
 /// A trace under way, which all shards share with the thread that reads its records.
@@ -214,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_trace_ends_when_nobody_reads_it() {
-        let subject = TraceSubject::Topic(topic::filter!("a/#").into());
+        let subject = TraceSubject::Topic { filter: topic::filter!("a/#").into(), except: None };
         let (trace, records) = Trace::new(1, subject, 10 * RECORD_BYTES, &Arc::default());
         drop(records);
         let connection = ConnectionId { slot: 0, generation: 0 };

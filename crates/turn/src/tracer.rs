@@ -11,7 +11,7 @@ use std::sync::Arc;
 use auth::{Suspect, Whom};
 use base::{ConnectionId, ShardId};
 use broker::{Notice, Shard};
-use topic::{TopicFilter, TopicName};
+use topic::TopicName;
 use wire::{Decoded, Limits, Packet, Role, decode};
 
 use crate::connection::{Connection, Connections};
@@ -94,15 +94,12 @@ impl Tracer {
     fn whom(&self) -> Option<&Whom> {
         match self.trace.subject() {
             TraceSubject::Clients(whom) => Some(whom),
-            TraceSubject::Topic(_) => None,
+            TraceSubject::Topic { .. } => None,
         }
     }
 
-    fn filter(&self) -> Option<TopicFilter<'_>> {
-        match self.trace.subject() {
-            TraceSubject::Topic(filter) => Some(filter.filter()),
-            TraceSubject::Clients(_) => None,
-        }
+    fn is_by_topic(&self) -> bool {
+        matches!(self.trace.subject(), TraceSubject::Topic { .. })
     }
 
     fn send(&self, connection: ConnectionId, event: TraceEvent) {
@@ -191,17 +188,18 @@ impl Tracer {
             return;
         }
         let Some((client_id, text)) = in_words(notice) else { return };
-        let is_meant = match (self.trace.subject(), notice) {
+        let subject = self.trace.subject();
+        let is_meant = match (subject, notice) {
             // Also a connection on which no whole CONNECT came. The user is unknown here.
             (TraceSubject::Clients(whom), _) => whom.matches(&suspect(client_id, None, connection.peer)),
-            (TraceSubject::Topic(filter), Notice::Denied { topic, mount_bytes, .. }) => {
+            (TraceSubject::Topic { .. }, Notice::Denied { topic, mount_bytes, .. }) => {
                 let own = topic.get(mount_bytes..).and_then(|own| TopicName::new(own).ok());
-                own.is_some_and(|own| filter.filter().matches(own))
+                own.is_some_and(|own| subject.has_topic(own))
             }
-            (TraceSubject::Topic(_), _) => return,
+            (TraceSubject::Topic { .. }, _) => return,
         };
         let decision: String = text.chars().take(DECISION_CHARS_MAX).collect();
-        if self.filter().is_some() {
+        if self.is_by_topic() {
             if is_meant {
                 // The packet that it is about is recorded first.
                 self.begin_held(id, connection);

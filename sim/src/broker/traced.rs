@@ -40,7 +40,7 @@ impl Traced {
         let choice = (choice as u64 + now.monotonic_ms) % 6;
         let subject = match choice {
             0 | 1 => TraceSubject::Clients(client()?),
-            2 | 3 => TraceSubject::Topic(TopicFilter::new("#").ok()?.into()),
+            2 | 3 => TraceSubject::Topic { filter: TopicFilter::new("#").ok()?.into(), except: None },
             _ => return None,
         };
         let bytes_max = BYTES_MAX[usize::from(choice % 2 == 1)];

@@ -28,15 +28,19 @@ pub(super) fn own_name(topic: &str) -> Result<TopicName<'_>, Failure> {
     Ok(topic)
 }
 
+/// The same, with at most this many levels.
+pub(super) fn own_topic(topic: &str, levels_max: usize) -> Result<TopicName<'_>, Failure> {
+    let topic = own_name(topic)?;
+    if topic.level_count() > levels_max {
+        let text = format!("the topic has more than {levels_max} levels (limits.topic_levels)");
+        return Err(Failure::bad(text));
+    }
+    Ok(topic)
+}
+
 pub(crate) async fn publish(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
     let body = Body::of(asked)?;
-    let topic = own_name(body.needed("topic")?)?;
-    let levels_max = shared.control.in_force().topic_levels_max;
-    if topic.level_count() > levels_max {
-        return Err(Failure::bad(format!(
-            "the topic has more than {levels_max} levels (limits.topic_levels)"
-        )));
-    }
+    let topic = own_topic(body.needed("topic")?, shared.control.in_force().topic_levels_max)?;
     let payload = payload::bytes(body.needed("payload")?, body.text("encoding")?.unwrap_or("utf-8"));
     let payload = payload.ok_or_else(|| Failure::bad("the payload is not encoded as `encoding` says"))?;
     let qos = match body.field("qos") {

@@ -1,5 +1,7 @@
 //! Traces: what crosses the connections of some clients, or the messages of some topics.
 
+mod target;
+
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -9,7 +11,7 @@ use hyper::StatusCode;
 use net::{Operator, RECORD_BYTES, Trace, TraceEvent, TraceRecord, TraceSubject};
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
-use topic::TopicFilter;
+use topic::{TopicFilter, TopicName, TopicNameBuf};
 use wire::Role;
 
 use super::body::Body;
@@ -20,6 +22,8 @@ use crate::asking;
 use crate::control::InForce;
 use crate::server::Shared;
 use crate::trace::{Book, Line};
+
+use target::Target;
 
 /// Duration of a trace if the request does not say, in seconds.
 const SECONDS: u64 = 60;
@@ -48,6 +52,8 @@ struct Current {
     records: Receiver<TraceRecord>,
     until: Instant,
     book: Book,
+    /// The topic into which the lines are published, if there is one.
+    target: Option<Target>,
     /// Records wait in the channel that the last request has not taken in.
     has_more: bool,
     /// All shards were told that it has ended.
@@ -76,17 +82,28 @@ impl Traces {
 }
 
 impl Current {
-    fn begin(operator: &Operator, subject: TraceSubject, bytes_max: usize, until: Instant) -> Self {
-        let (trace, records) = operator.begin_trace(subject, bytes_max);
+    fn begin(operator: &Operator, wanted: Wanted, bytes_max: usize) -> Self {
+        let (trace, records) = operator.begin_trace(wanted.subject, bytes_max);
         Self {
             trace,
             records,
-            until,
+            until: Instant::now() + Duration::from_secs(wanted.seconds),
             book: Book::new(bytes_max),
+            target: wanted.into.map(Target::new),
             has_more: false,
             is_ended: false,
             timer: None,
         }
+    }
+
+    /// Whether no more records come. Shards that still have the trace may send some.
+    fn is_settled(&self) -> bool {
+        self.trace.is_over() && Arc::strong_count(&self.trace) == 1
+    }
+
+    /// Whether all lines so far were published, if they are to be.
+    fn has_published_all(&self) -> bool {
+        self.target.as_ref().is_none_or(|target| target.is_done_with(self.book.lines().len()))
     }
 
     /// Takes in records that have come, as many as a request may. Shards that sleep do not know yet that a trace is full.
@@ -112,22 +129,26 @@ impl Current {
     fn describe(&self) -> Value {
         let (kind, value) = match self.trace.subject() {
             TraceSubject::Clients(whom) => (whom.kind(), whom.to_string()),
-            TraceSubject::Topic(filter) => ("topic", filter.to_string()),
+            TraceSubject::Topic { filter, .. } => ("topic", filter.to_string()),
         };
         let state = match (self.trace.is_full(), self.trace.is_over()) {
             (true, _) => "full",
             (false, true) => "ended",
             (false, false) => "running",
         };
+        let (into, published, lost) = self.target.as_ref().map(Target::counts).unwrap_or_default();
         json!({
             "number": self.trace.number(),
             "kind": kind,
             "value": value,
+            "into": into,
             "state": state,
             "seconds_left": if state == "running" { self.until.saturating_duration_since(Instant::now()).as_secs() } else { 0 },
             "bytes_left": self.trace.left_bytes(),
             "lines": self.book.lines().len(),
             "lines_left_out": self.book.left_out(),
+            "lines_published": published,
+            "lines_unpublished": lost,
             "capture_bytes": self.book.capture().len(),
         })
     }
@@ -139,19 +160,16 @@ struct Wanted {
     subject: TraceSubject,
     seconds: u64,
     bytes: u64,
+    into: Option<TopicNameBuf>,
 }
 
 impl Wanted {
-    fn parse(body: &[u8]) -> Result<Self, Failure> {
+    fn parse(body: &[u8], levels_max: usize) -> Result<Self, Failure> {
         let body = Body::parse(body)?;
+        let into = body.text("into")?.map(|topic| target::parse(topic, levels_max)).transpose()?;
         let (kind, value) = (body.needed("kind")?, body.needed("value")?);
         let subject = if kind == "topic" {
-            let filter = TopicFilter::new(value).map_err(|error| Failure::bad(error.to_string()))?;
-            if filter.shared().is_some() {
-                let text = "a group has no messages of its own: leave $share/ and the name of the group out";
-                return Err(Failure::bad(text));
-            }
-            TraceSubject::Topic(filter.into())
+            by_topic(value, into)?
         } else {
             let known = ["client_id", "user", "address"];
             if !known.contains(&kind) {
@@ -163,8 +181,24 @@ impl Wanted {
             subject,
             seconds: number(&body, "seconds", SECONDS, 1, SECONDS_MAX)?,
             bytes: number(&body, "bytes", BYTES, BYTES_MIN, BYTES_MAX)?,
+            into: into.map(TopicNameBuf::from),
         })
     }
+}
+
+/// The messages whose topics match a filter, but for those into whose topic the lines are published.
+fn by_topic(filter: &str, except: Option<TopicName<'_>>) -> Result<TraceSubject, Failure> {
+    let filter = TopicFilter::new(filter).map_err(|error| Failure::bad(error.to_string()))?;
+    if filter.shared().is_some() {
+        let text = "a group has no messages of its own: leave $share/ and the name of the group out";
+        return Err(Failure::bad(text));
+    }
+    if except.is_some_and(|except| except.as_str() == filter.as_str()) {
+        let text =
+            "a trace does not have the messages of the topic that it is published to, and has no others";
+        return Err(Failure::bad(text));
+    }
+    Ok(TraceSubject::Topic { filter: filter.into(), except: except.map(TopicNameBuf::from) })
 }
 
 fn number(body: &Body, name: &str, default: u64, least: u64, most: u64) -> Result<u64, Failure> {
@@ -179,7 +213,8 @@ fn number(body: &Body, name: &str, default: u64, least: u64, most: u64) -> Resul
 
 /// Begins a trace. An ended one is forgotten. The answer comes when all shards have begun.
 pub(crate) async fn begin(asked: &Asked, shared: &Arc<Shared>) -> Result<Answer, Failure> {
-    let answer = order(Wanted::parse(&asked.body)?, shared)?;
+    let levels_max = shared.control.in_force().topic_levels_max;
+    let answer = order(Wanted::parse(&asked.body, levels_max)?, shared)?;
     // Behind the order in each inbox.
     let question = || broker::Question::Clients { from_slot: u32::MAX };
     asking::all_shards(&shared.operator, question).await?;
@@ -187,21 +222,25 @@ pub(crate) async fn begin(asked: &Asked, shared: &Arc<Shared>) -> Result<Answer,
 }
 
 fn order(wanted: Wanted, shared: &Arc<Shared>) -> Result<Answer, Failure> {
-    let Wanted { subject, seconds, bytes } = wanted;
     let mut current = shared.traces.lock();
     if let Some(running) = current.as_ref().filter(|current| !current.trace.is_over()) {
         let text = format!("a trace is under way, for {} s at most: end it first", running.until_secs());
         return Err(Failure(StatusCode::CONFLICT, text));
     }
-    let (duration, bytes) = (Duration::from_secs(seconds), usize::try_from(bytes).unwrap_or(usize::MAX));
+    let duration = Duration::from_secs(wanted.seconds);
+    let bytes = usize::try_from(wanted.bytes).unwrap_or(usize::MAX);
     if !shared.operator.has_memory_for_trace(bytes) {
         let text = "a trace of this size would take memory from clients: ask for fewer bytes";
         return Err(Failure::unavailable(text));
     }
-    let mut begun = Current::begin(&shared.operator, subject, bytes, Instant::now() + duration);
+    let into = wanted.into.clone();
+    let mut begun = Current::begin(&shared.operator, wanted, bytes);
     let answer = Answer::json(&begun.describe());
     let timer = end_in_time(Arc::clone(shared), Arc::downgrade(&begun.trace), duration);
     begun.timer = Some(tokio::spawn(timer).abort_handle());
+    if let Some(topic) = into {
+        tokio::spawn(target::publish_lines(Arc::clone(shared), begun.trace.number(), topic));
+    }
     *current = Some(begun);
     Ok(answer)
 }
@@ -246,7 +285,7 @@ pub(crate) fn show(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
     let mut current = shared.traces.lock();
     let current = chosen(&mut current, asked)?;
     // Asked first: records of shards that still have the trace are taken in below, or later.
-    let was_over = current.trace.is_over() && Arc::strong_count(&current.trace) == 1;
+    let was_settled = current.is_settled();
     current.take_in(&shared.operator, &shared.control.in_force());
     let lines = current.book.lines().get(after..).unwrap_or_default();
     let mut bytes = 0;
@@ -261,7 +300,8 @@ pub(crate) fn show(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
     answer["items"] = shown.iter().map(|line| describe(line, current.book.client(line.connection))).collect();
     answer["cursor"] = json!(next.to_string());
     answer["has_more"] = json!(current.has_more || shown.len() < lines.len());
-    answer["is_complete"] = json!(was_over && !current.has_more && shown.len() == lines.len());
+    let has_all = was_settled && !current.has_more && shown.len() == lines.len();
+    answer["is_complete"] = json!(has_all && current.has_published_all());
     Ok(Answer::json(&answer))
 }
 
@@ -306,12 +346,13 @@ mod tests {
 
     #[test]
     fn an_order_is_read_and_its_mistakes_are_named() {
-        let parse = |body: Value| Wanted::parse(body.to_string().as_bytes());
-        let given = json!({ "kind": "topic", "value": "a/#", "seconds": 5, "bytes": 1 << 20 });
-        let subject = TraceSubject::Topic(topic::filter!("a/#").into());
-        assert_eq!(parse(given).expect("an order"), Wanted { subject, seconds: 5, bytes: 1 << 20 });
+        let parse = |body: Value| Wanted::parse(body.to_string().as_bytes(), 8);
+        let given = json!({ "kind": "topic", "value": "a/#", "seconds": 5, "bytes": 1 << 20, "into": "a/b" });
+        let into: Option<TopicNameBuf> = Some(topic::topic!("a/b").into());
+        let subject = TraceSubject::Topic { filter: topic::filter!("a/#").into(), except: into.clone() };
+        assert_eq!(parse(given).expect("an order"), Wanted { subject, seconds: 5, bytes: 1 << 20, into });
         let subject = TraceSubject::Clients(Whom::ClientId("frog".into()));
-        let default = Wanted { subject, seconds: SECONDS, bytes: BYTES };
+        let default = Wanted { subject, seconds: SECONDS, bytes: BYTES, into: None };
         assert_eq!(parse(json!({ "kind": "client_id", "value": "frog" })).expect("an order"), default);
         for (wrong, named) in [
             (json!({}), "kind is missing"),
@@ -323,6 +364,13 @@ mod tests {
             (json!({ "kind": "user", "value": "a", "seconds": 3_601 }), "from 1 to 3600"),
             (json!({ "kind": "user", "value": "a", "bytes": 100 }), "from 4096 to"),
             (json!({ "kind": "user", "value": "a", "bytes": "1" }), "from 4096 to"),
+            (json!({ "kind": "user", "value": "a", "into": "" }), "is no topic name"),
+            (json!({ "kind": "user", "value": "a", "into": "b/+" }), "b/+ is no topic name"),
+            (json!({ "kind": "user", "value": "a", "into": 7 }), "into is to be a text"),
+            (json!({ "kind": "user", "value": "a", "into": "/".repeat(8) }), "more than 8 levels"),
+            (json!({ "kind": "user", "value": "a", "into": "ä".repeat(600) }), "more than 1024 bytes"),
+            (json!({ "kind": "user", "value": "a", "into": "$SYS/a" }), "begin with $"),
+            (json!({ "kind": "topic", "value": "a/b", "into": "a/b" }), "does not have the messages"),
         ] {
             let Failure(_, told) = parse(wrong.clone()).expect_err("a mistake");
             assert!(told.contains(named), "{wrong}: {told}");

@@ -54,16 +54,19 @@ pub(super) struct TraceArguments {
     /// Also write the trace to a pcap file for `replay` and Wireshark. Only its owner may read it
     #[arg(long, visible_alias = "record", value_name = "FILE")]
     capture: Option<PathBuf>,
+    /// Also publish each line to this topic, as a message at QoS 0. Clients that may read the topic see the payloads in it
+    #[arg(long, value_name = "TOPIC")]
+    into: Option<String>,
 }
 
 impl TraceArguments {
     fn order(&self) -> Value {
-        let Self { subject: Subject { client, user, address, topic }, seconds, bytes, .. } = self;
+        let Self { subject: Subject { client, user, address, topic }, seconds, bytes, into, .. } = self;
         let subjects = [("client_id", client), ("user", user), ("address", address), ("topic", topic)];
         let given = subjects.into_iter().find_map(|(kind, value)| Some((kind, value.as_deref()?)));
         // The parser accepts exactly one of them.
         let (kind, value) = given.unwrap_or_default();
-        json!({ "kind": kind, "value": value, "seconds": seconds, "bytes": bytes })
+        json!({ "kind": kind, "value": value, "seconds": seconds, "bytes": bytes, "into": into })
     }
 }
 
@@ -180,6 +183,10 @@ fn tell_end(piece: &Value, was_interrupted: bool) {
     eprintln!("the trace has ended: {why}");
     if let Some(count @ 1..) = piece["lines_left_out"].as_u64() {
         eprintln!("{count} lines had no room; their packets are in the file of --capture");
+    }
+    if let Some(topic) = piece["into"].as_str() {
+        let (published, lines) = (&piece["lines_published"], &piece["lines"]);
+        eprintln!("{published} of {lines} lines were published to {}", on_terminal(topic));
     }
 }
 

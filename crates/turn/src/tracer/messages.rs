@@ -96,7 +96,7 @@ impl Tracer {
         connection: &mut Connection<S>,
         parts: (&[u8], &[u8]),
     ) {
-        let Some(version) = connection.version.filter(|_| self.filter().is_some()) else { return };
+        let Some(version) = connection.version.filter(|_| self.is_by_topic()) else { return };
         let (mut head, shared) = parts;
         while !self.trace.is_over()
             && let Some(len) = packets::len(head, shared)
@@ -114,11 +114,12 @@ impl Tracer {
     }
 
     fn is_message(&mut self, id: ConnectionId, version: Version, parts: (&[u8], &[u8])) -> bool {
-        let Some(filter) = self.filter() else { return false };
+        let subject = self.trace.subject();
         let name = packets::topic(parts.0, parts.1);
         let is_named = name.as_ref().is_some_and(|name| !name.is_empty());
-        let is_meant =
-            name.as_deref().is_some_and(|name| TopicName::new(name).is_ok_and(|name| filter.matches(name)));
+        let is_meant = name
+            .as_deref()
+            .is_some_and(|name| TopicName::new(name).is_ok_and(|name| subject.has_topic(name)));
         // An alias takes a look at the properties, and most messages have nothing to do with any.
         let has_alias = version == Version::V5 && (is_meant || !is_named || self.aliases.has_any(id));
         if !has_alias {
@@ -171,7 +172,7 @@ impl Tracer {
     }
 
     fn is_meant(&mut self, id: ConnectionId, sender: Role, topic: &PublishTopic<'_>) -> bool {
-        let matches = |name| self.filter().is_some_and(|filter| filter.matches(name));
+        let matches = |name| self.trace.subject().has_topic(name);
         match *topic {
             PublishTopic::Name(name) => matches(name),
             PublishTopic::NameWithAlias(name, alias) => {
@@ -210,7 +211,7 @@ impl Aliases {
 impl<H: Host> Io<H> {
     /// Bytes of a client are handed to the brain next. Returns whether a trace by topic wants to see those that it is done with.
     pub(crate) fn trace_publisher(&mut self, id: ConnectionId, brain: &Shard) -> bool {
-        let Some(tracer) = self.tracer.as_mut().filter(|tracer| tracer.filter().is_some()) else {
+        let Some(tracer) = self.tracer.as_mut().filter(|tracer| tracer.is_by_topic()) else {
             return false;
         };
         let (Some(connection), Some(client)) = (self.connections.get(id), brain.let_in(id)) else {

@@ -56,20 +56,23 @@ async function saveTrace(number) {
 function traceForm(query) {
   return make("form", { class: "row", onsubmit: (event) => {
     event.preventDefault();
-    const { kind, value, seconds } = values(event.target);
+    const { kind, value, seconds, into } = values(event.target);
     forgetLines();
-    change(null, "/api/v1/trace", "POST", { kind, value, seconds: Number(seconds) }, `The trace of ${value} has begun.`);
+    change(null, "/api/v1/trace", "POST", { kind, value, seconds: Number(seconds), into: into || null }, `The trace of ${value} has begun.`);
   } },
   make("label", {}, "Kind", make("select", { name: "kind" }, Object.entries(TRACE_KINDS).map(([kind, text]) => make("option", { value: kind, selected: kind === query.get("kind") }, text)))),
   field("Value", { name: "value", required: true, value: query.get("value") ?? "" }),
   field("Seconds", { name: "seconds", type: "number", min: "1", max: "3600", value: "60", required: true }),
+  field("Also publish to topic", { name: "into", maxlength: "1024", placeholder: "nowhere else", value: query.get("into") ?? "" }),
   make("button", {}, "Begin"));
 }
 
 function traceState(found) {
   const left = found.state === "running" ? ` for ${duration(found.seconds_left)} more` : "";
   const out = found.lines_left_out ? ` ${number(found.lines_left_out)} further lines had no room; their packets are in the file.` : "";
-  return `${TRACE_STATES[found.state]}${left}. ${number(found.lines)} lines, ${bytes(found.capture_bytes)}.${out}`;
+  const into = found.into === null ? "" : ` ${number(found.lines_published)} lines are published to ${found.into}.`;
+  const lost = found.lines_unpublished ? ` ${number(found.lines_unpublished)} could not be.` : "";
+  return `${TRACE_STATES[found.state]}${left}. ${number(found.lines)} lines, ${bytes(found.capture_bytes)}.${out}${into}${lost}`;
 }
 
 const traceTable = (found) => table(found.lines > TRACE_LINES_SHOWN ? `The last ${TRACE_LINES_SHOWN} lines` : "All packets and decisions", [

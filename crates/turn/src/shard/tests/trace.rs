@@ -35,6 +35,10 @@ fn client(client_id: &str) -> TraceSubject {
     TraceSubject::Clients(Whom::ClientId(client_id.into()))
 }
 
+fn by_topic(filter: topic::TopicFilter<'_>) -> TraceSubject {
+    TraceSubject::Topic { filter: filter.into(), except: None }
+}
+
 /// The events in short: bytes of clients behind `>`, those of the broker behind `<`.
 fn told(records: &Receiver<TraceRecord>) -> Vec<String> {
     let tell = |record: TraceRecord| match record.event {
@@ -148,7 +152,7 @@ fn what_is_no_mqtt_is_told_for_an_address() {
 fn a_trace_by_topic_tells_messages_and_who_sends_and_gets_them() {
     let mut bench = Bench::new(Bounds::default());
     bench.connect();
-    let (_, records) = bench.trace(1, TraceSubject::Topic(filter!("t/#").into()));
+    let (_, records) = bench.trace(1, by_topic(filter!("t/#")));
     bench.put(b"\x30\x04\0\x01tx\xc0\0\x30\x04\0\x01ux");
     assert_eq!(told(&records), ["follows Some(V3_1_1)", "named c", "> 0\\x04\\x00\\x01tx"]);
     let payload: Arc<[u8]> = b"yz".as_slice().into();
@@ -156,6 +160,28 @@ fn a_trace_by_topic_tells_messages_and_who_sends_and_gets_them() {
     bench.body.io.publish_shared(bench.id, b"\x30\x05\0\x01t", &payload, broker::Flush::Direct);
     bench.body.io.publish_shared(bench.id, b"\x30\x05\0\x01u", &payload, broker::Flush::Direct);
     assert_eq!(told(&records), ["< 0\\x04\\x00\\x01ty", "< 0\\x05\\x00\\x01tyz"]);
+}
+
+/// The lines of the trace are published to this topic, and would be traced again at each receiver.
+#[test]
+fn a_trace_by_topic_leaves_one_topic_out() {
+    let mut bench = Bench::new(Bounds::default());
+    bench.connect();
+    let except = Some(topic::topic!("t/x").into());
+    let (_, records) = bench.trace(1, TraceSubject::Topic { filter: filter!("t/#").into(), except });
+    bench.put(b"\x30\x06\0\x03t/x1\x30\x06\0\x03t/y2");
+    let connection = bench.body.io.connections.get_mut(bench.id).expect("it is there");
+    connection.version = Some(wire::Version::V5);
+    let packets: [&[u8]; 4] = [
+        b"\x30\x07\0\x03t/x\x003",
+        // The alias of the topic, given and used.
+        b"\x30\x0a\0\x03t/x\x03\x23\0\x015",
+        b"\x30\x07\0\0\x03\x23\0\x016",
+        b"\x30\x07\0\x03t/y\x004",
+    ];
+    bench.body.io.publish(bench.id, &packets.concat(), broker::Flush::Direct);
+    let told = told(&records);
+    assert_eq!(told[2..], ["> 0\\x06\\x00\\x03t/y2", "< 0\\x07\\x00\\x03t/y\\x004"], "{told:?}");
 }
 
 /// The broker does not accept it, and its password is none of the operator's business.
@@ -202,7 +228,7 @@ fn the_beginning_of_a_packet_that_was_read_before_is_part_of_the_trace() {
 fn a_publisher_that_leaves_at_once_is_named() {
     let mut bench = Bench::new(Bounds::default());
     bench.connect();
-    let (_, records) = bench.trace(1, TraceSubject::Topic(filter!("t").into()));
+    let (_, records) = bench.trace(1, by_topic(filter!("t")));
     bench.put(b"\x30\x04\0\x01tx\xe0\0\x30\x04\0\x01ty");
     let told = told(&records);
     assert_eq!(
@@ -219,7 +245,7 @@ fn a_message_is_told_however_it_is_shared() {
     bench.connect();
     let connection = bench.body.io.connections.get_mut(bench.id).expect("it is there");
     connection.version = Some(wire::Version::V5);
-    let (_, records) = bench.trace(1, TraceSubject::Topic(filter!("t").into()));
+    let (_, records) = bench.trace(1, by_topic(filter!("t")));
     let packet = b"\x30\x0c\0\x01t\x07\x26\0\x01k\0\x01vx";
     for cut in [0, 2, 5, 6, packet.len()] {
         let shared: Arc<[u8]> = packet[cut..].into();
