@@ -1,7 +1,8 @@
 //! `pondhawk top`: a running broker in a terminal, live.
 
-mod keys;
+mod events;
 mod screen;
+mod terminal;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
@@ -9,18 +10,17 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::Value;
+use signal_hook::consts::SIGTSTP;
+use signal_hook::low_level::emulate_default_handler;
 
 use crate::operate::{Place, Server};
-use keys::{Key, Keys};
+use events::{Event, Events};
+use terminal::Terminal;
 
 /// The keys, for people.
-const HINT: &str = "  (q ends, space looks again)";
-/// Lines of a terminal that does not tell its size, and its columns.
-const SIZE: (usize, usize) = (24, 80);
-/// Another screen of the terminal, without a cursor.
-const BEGIN: &str = "\x1b[?1049h\x1b[?25l";
-/// The cursor, and the former screen.
-const END: &str = "\x1b[?25h\x1b[?1049l";
+const HINT: &str = "(q ends, space looks again)";
+/// Time for an answer behind two intervals. Older figures are not shown any more.
+const LATE: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Args)]
 pub(crate) struct TopArguments {
@@ -54,25 +54,25 @@ impl Sample {
 
 /// Runs `pondhawk top`, and reports an error.
 pub(crate) fn top(arguments: &TopArguments) -> ExitCode {
-    let outcome = Server::find(&arguments.place).and_then(|server| run(&server, arguments));
+    let outcome = Server::find(&arguments.place).and_then(|server| run(server, arguments));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => crate::fail(&format!("error: {error}")),
     }
 }
 
-fn run(server: &Server, arguments: &TopArguments) -> io::Result<()> {
+fn run(server: Server, arguments: &TopArguments) -> io::Result<()> {
     let interval = Duration::from_secs(arguments.interval);
     if arguments.place.json {
-        let Sample { status, counters, shards, .. } = Sample::take(server)?;
+        let Sample { status, counters, shards, .. } = Sample::take(&server)?;
         let all = serde_json::json!({ "status": status, "counters": counters, "shards": shards });
         return writeln!(io::stdout(), "{all}");
     }
     if arguments.once || !io::stdout().is_terminal() {
-        let before = Sample::take(server)?;
+        let before = Sample::take(&server)?;
         // Rates need two looks.
         std::thread::sleep(Duration::from_secs(1).min(interval));
-        let now = Sample::take(server)?;
+        let now = Sample::take(&server)?;
         let lines = screen::render(&now, Some(&before), "", (usize::MAX, usize::MAX));
         return io::stdout().write_all(format!("{}\n", lines.join("\n")).as_bytes());
     }
@@ -80,60 +80,64 @@ fn run(server: &Server, arguments: &TopArguments) -> io::Result<()> {
 }
 
 /// Draws until somebody presses q. A broker that does not answer is asked again.
-fn watch(server: &Server, interval: Duration) -> io::Result<()> {
+fn watch(server: Server, interval: Duration) -> io::Result<()> {
     // A wrong token is told before the screen changes.
-    let (mut before, mut now) = (None, io::Result::Ok(Sample::take(server)?));
-    let keys = Keys::open()?;
-    let _screen = Screen::begin()?;
+    let mut view = View { now: Sample::take(&server)?, before: None, trouble: None };
+    let mut events = Events::open(move || Sample::take(&server))?;
+    let mut terminal = Terminal::begin()?;
+    let mut next = Instant::now() + interval;
     loop {
-        let lines = match &now {
-            Ok(now) => screen::render(now, before.as_ref(), HINT, size()),
-            Err(error) => vec![screen::plain(&error.to_string()), String::new(), "q ends".to_owned()],
-        };
-        draw(&lines)?;
-        if keys.wait(interval) == Some(Key::Quit) {
-            return Ok(());
+        terminal.draw(&view.lines(interval, terminal.size()))?;
+        let left = next.saturating_duration_since(Instant::now());
+        match events.wait(left) {
+            Some(Event::Quit) => return Ok(()),
+            Some(Event::Suspend) => {
+                drop(terminal);
+                emulate_default_handler(SIGTSTP)?;
+                terminal = Terminal::begin()?;
+            }
+            Some(Event::Redraw) => {}
+            Some(Event::Again) => events.look(),
+            Some(Event::Looked(sample)) => {
+                view.take(sample);
+                next = Instant::now() + interval;
+            }
+            None => {
+                events.look();
+                next = Instant::now() + interval;
+            }
         }
-        before = now.ok();
-        now = Sample::take(server);
     }
 }
 
-/// Lines and columns of the terminal.
-fn size() -> (usize, usize) {
-    let known = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_row > 0);
-    known.map_or(SIZE, |size| (usize::from(size.ws_row), usize::from(size.ws_col)))
+/// The last answer of the broker, and what has happened since.
+struct View {
+    now: Sample,
+    /// The answer before that one.
+    before: Option<Sample>,
+    /// The reason why there is no newer answer.
+    trouble: Option<String>,
 }
 
-/// Draws a whole screen with one write, so that nothing flickers.
-fn draw(lines: &[String]) -> io::Result<()> {
-    let mut text = String::from("\x1b[H");
-    for (number, line) in lines.iter().enumerate() {
-        // Behind the last line, the terminal would scroll.
-        text.push_str(if number > 0 { "\r\n" } else { "" });
-        text.push_str(line);
-        text.push_str("\x1b[K");
+impl View {
+    fn take(&mut self, sample: io::Result<Sample>) {
+        match sample {
+            Ok(sample) => {
+                let before = std::mem::replace(&mut self.now, sample);
+                // A broker that was away may have begun to count anew.
+                self.before = self.trouble.take().is_none().then_some(before);
+            }
+            Err(error) => self.trouble = Some(error.to_string()),
+        }
     }
-    text.push_str("\x1b[J");
-    let mut out = io::stdout();
-    out.write_all(text.as_bytes())?;
-    out.flush()
-}
 
-/// The other screen of the terminal, until this is dropped.
-struct Screen;
-
-impl Screen {
-    fn begin() -> io::Result<Self> {
-        io::stdout().write_all(BEGIN.as_bytes())?;
-        Ok(Self)
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        // A terminal that is gone needs nothing.
-        let _ = io::stdout().write_all(END.as_bytes());
-        let _ = io::stdout().flush();
+    /// The text of a screen with this number of lines and columns.
+    fn lines(&self, interval: Duration, size: (usize, usize)) -> Vec<String> {
+        let age = self.now.at.elapsed();
+        let late = || (age > 2 * interval + LATE).then_some("no answer from the admin server yet");
+        match self.trouble.as_deref().or_else(late) {
+            None => screen::render(&self.now, self.before.as_ref(), HINT, size),
+            Some(why) => screen::silence(why, (age, interval), size),
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! The text of the screen, a function of two looks at a broker.
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use super::Sample;
@@ -7,6 +9,8 @@ use crate::operate::on_terminal;
 
 /// Width of the bar of memory.
 const BAR: u8 = 30;
+/// Columns of the screen from which on there is this bar.
+const BAR_COLUMNS_MIN: usize = 76;
 /// Share of memory from which on it is short, in percent.
 const MEMORY_WARN_PERCENT: f64 = 80.0;
 /// Maximum number of shards that are shown: the busiest ones.
@@ -34,7 +38,7 @@ const WARNINGS: [(&str, bool, &str); 8] = [
     ("retained messages/bytes_over_limit", false, "more is retained than limits.retained_bytes allows"),
 ];
 
-/// Draws the figures into at most this number of lines and columns. The hint stands behind the first line.
+/// Draws the figures into at most this number of lines and columns. The hint is part of the title.
 pub(super) fn render(
     now: &Sample,
     before: Option<&Sample>,
@@ -42,7 +46,15 @@ pub(super) fn render(
     (lines, columns): (usize, usize),
 ) -> Vec<String> {
     let rates = Rates { now, before };
-    let mut screen = vec![title(now) + hint, counts(now), memory(now), journal(now), String::new()];
+    let mut screen = flow(title(now).iter().chain([&hint.to_owned()]), "  ", columns);
+    screen.extend(flow(&counts(now), "   ", columns));
+    screen.extend([memory(now, columns), journal(now)]);
+    let warnings = warnings(&rates);
+    screen.extend(warnings.iter().flat_map(|warning| wrapped(&format!("! {warning}"), columns)));
+    if warnings.is_empty() {
+        screen.push("no warnings".to_owned());
+    }
+    screen.push(String::new());
     screen.push(format!("{:22}{:>14}{:>18}", "", "PER SECOND", "TOTAL"));
     for (title, topic, is_bytes) in TOTALS {
         let show = |value: f64| if is_bytes { bytes(value) } else { whole(value) };
@@ -51,20 +63,63 @@ pub(super) fn render(
         screen.push(format!("{title:22}{rate:>14}{total:>18}"));
     }
     screen.push(String::new());
-    let warnings = warnings(&rates);
-    screen.extend(warnings.iter().map(|warning| format!("! {warning}")));
-    if warnings.is_empty() {
-        screen.push("no warnings".to_owned());
-    }
-    screen.push(String::new());
     screen.extend(shards(&rates));
-    screen.truncate(lines);
-    screen.iter().map(|line| cut(&on_terminal(line), columns)).collect()
+    fitted(&screen, (lines, columns))
 }
 
-/// A text of the broker for a line of the terminal.
-pub(super) fn plain(text: &str) -> String {
-    on_terminal(text)
+/// The screen while the broker does not answer: why, for how long, and the time between two requests.
+pub(super) fn silence(
+    why: &str,
+    (age, interval): (Duration, Duration),
+    (lines, columns): (usize, usize),
+) -> Vec<String> {
+    let (ago, every) = (duration(age.as_secs()), duration(interval.as_secs()));
+    let paragraphs = [
+        why,
+        "",
+        &format!("The last answer came {ago} ago. The broker is asked again every {every}."),
+        "q ends, space asks now",
+    ];
+    let screen: Vec<String> = paragraphs.iter().flat_map(|text| wrapped(text, columns)).collect();
+    fitted(&screen, (lines, columns))
+}
+
+/// At most this number of lines and columns. The last line says how many have no room.
+fn fitted(screen: &[String], (lines, columns): (usize, usize)) -> Vec<String> {
+    let mut fitted: Vec<String> =
+        screen.iter().take(lines).map(|line| cut(&on_terminal(line), columns)).collect();
+    if screen.len() > lines
+        && let Some(last) = fitted.last_mut()
+    {
+        *last = cut(&format!("… {} more lines", screen.len() - lines + 1), columns);
+    }
+    fitted
+}
+
+/// Parts of a line, on as many lines as they need.
+fn flow<'a>(parts: impl IntoIterator<Item = &'a String>, between: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts.into_iter().filter(|part| !part.is_empty()) {
+        match lines.last_mut() {
+            Some(line) if width(line) + width(between) + width(part) <= columns => {
+                line.push_str(between);
+                line.push_str(part);
+            }
+            _ => lines.push(part.clone()),
+        }
+    }
+    lines
+}
+
+/// A text on as many lines as its words need. An empty one is an empty line.
+fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+    let lines = flow(&words, " ", columns);
+    if lines.is_empty() { vec![String::new()] } else { lines }
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
 }
 
 /// Two looks, for the change between them.
@@ -91,32 +146,36 @@ fn count(sample: &Sample, topic: &str) -> f64 {
     number(&sample.counters, topic).unwrap_or(0.0)
 }
 
-fn title(now: &Sample) -> String {
+fn title(now: &Sample) -> [String; 4] {
     let text = |name: &str| now.status[name].as_str().unwrap_or_default().to_owned();
     let uptime = now.status["uptime_seconds"].as_u64().unwrap_or(0);
     let state = if now.status["ready"] == true { "ready" } else { "NOT READY" };
-    format!("pondhawk {}  up {}  {} shards  {state}", text("version"), duration(uptime), now.status["shards"])
+    [
+        format!("pondhawk {}", text("version")),
+        format!("up {}", duration(uptime)),
+        format!("{} shards", now.status["shards"]),
+        state.to_owned(),
+    ]
 }
 
-fn counts(now: &Sample) -> String {
+fn counts(now: &Sample) -> [String; 4] {
     let of = |topic: &str| whole(count(now, topic));
-    format!(
-        "clients {} connected, {} away   subscriptions {}   retained {}   queued {} ({})",
-        of("clients/connected"),
-        of("clients/disconnected"),
-        of("subscriptions/count"),
-        of("retained messages/count"),
-        of("account/queues/queued"),
-        bytes(count(now, "account/queues/queued_bytes"))
-    )
+    let queued_bytes = bytes(count(now, "account/queues/queued_bytes"));
+    [
+        format!("clients {} connected, {} away", of("clients/connected"), of("clients/disconnected")),
+        format!("subscriptions {}", of("subscriptions/count")),
+        format!("retained {}", of("retained messages/count")),
+        format!("queued {} ({queued_bytes})", of("account/queues/queued")),
+    ]
 }
 
-fn memory(now: &Sample) -> String {
+fn memory(now: &Sample, columns: usize) -> String {
     let (used, limit) = (count(now, "memory/used"), count(now, "memory/limit"));
     let percent = percent(used, limit);
     let is_used = |place: u8| f64::from(place) * 100.0 < percent * f64::from(BAR);
     let bar: String = (0..BAR).map(|place| if is_used(place) { '#' } else { '.' }).collect();
-    format!("memory  [{bar}] {percent:.0} %  {} of {}", bytes(used), bytes(limit))
+    let bar = if columns < BAR_COLUMNS_MIN { String::new() } else { format!(" [{bar}]") };
+    format!("memory {bar} {percent:.0} %  {} of {}", bytes(used), bytes(limit))
 }
 
 fn percent(used: f64, limit: f64) -> f64 {
@@ -168,14 +227,14 @@ fn shards(rates: &Rates<'_>) -> Vec<String> {
     let mut all: Vec<&Value> = rates.now.shards.iter().collect();
     all.sort_by(|one, other| busy(other).total_cmp(&busy(one)));
     let head = format!(
-        "{:>5}{:>10}{:>14}{:>14}{:>14}{:>14}{:>10}",
+        "{:>5}{:>9}{:>13}{:>13}{:>13}{:>13}{:>10}",
         "SHARD", "CLIENTS", "RECEIVED/S", "SENT/S", "BYTES IN/S", "BYTES OUT/S", "WAITING"
     );
     let line = |shard: &&Value| {
         let of = |name: &str| number(shard, name).map_or("–".to_owned(), whole);
         let per_second = |name: &str, show: fn(f64) -> String| rate(shard, name).map_or("…".to_owned(), show);
         format!(
-            "{:>5}{:>10}{:>14}{:>14}{:>14}{:>14}{:>10}",
+            "{:>5}{:>9}{:>13}{:>13}{:>13}{:>13}{:>10}",
             of("shard"),
             of("clients"),
             per_second("messages_received", whole),
@@ -223,14 +282,17 @@ fn duration(seconds: u64) -> String {
     }
 }
 
-/// A line of at most this number of characters.
+/// A line of at most this number of characters. One that is cut ends with `…`.
 fn cut(line: &str, columns: usize) -> String {
-    line.chars().take(columns).collect()
+    match line.char_indices().nth(columns) {
+        None => line.to_owned(),
+        Some(_) => line.chars().take(columns.saturating_sub(1)).chain((columns > 0).then_some('…')).collect(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use serde_json::json;
 
@@ -257,7 +319,7 @@ mod tests {
     fn the_screen_has_rates_warnings_and_the_busiest_shard_first() {
         let at = Instant::now();
         let (before, now) = (sample(at, 1_000, 0), sample(at + Duration::from_secs(2), 5_000, 4_000));
-        let lines = render(&now, Some(&before), "  (q ends)", (100, 200));
+        let lines = render(&now, Some(&before), "(q ends)", (100, 200));
         let has = |text: &str| assert!(lines.iter().any(|line| line.contains(text)), "{text} in {lines:#?}");
         has("up 1 h 2 min  2 shards  NOT READY  (q ends)");
         has("clients 1,234,567 connected");
@@ -275,9 +337,30 @@ mod tests {
     #[test]
     fn a_small_terminal_is_not_overrun() {
         let now = sample(Instant::now(), 0, 0);
-        let lines = render(&now, None, "", (7, 20));
-        assert_eq!(lines.len(), 7);
-        assert!(lines.iter().all(|line| line.chars().count() <= 20));
+        for (lines, columns) in [(7, 20), (24, 80), (1, 1), (0, 0)] {
+            for screen in [
+                render(&now, None, "(q ends)", (lines, columns)),
+                silence("no answer", (Duration::ZERO, Duration::ZERO), (lines, columns)),
+            ] {
+                assert!(
+                    screen.len() <= lines && screen.iter().all(|line| width(line) <= columns),
+                    "{screen:#?}"
+                );
+            }
+        }
+        let small = render(&now, None, "(q ends)", (7, 20));
+        let text = small.join("\n");
+        assert!(text.contains("\n(q ends)\n") && text.contains("\n… "), "{text}");
+    }
+
+    /// The last column of the widest table is the messages that wait.
+    #[test]
+    fn all_figures_have_room_in_80_columns() {
+        let now = sample(Instant::now(), u64::MAX, u64::MAX);
+        let lines = render(&now, None, "(q ends)", (24, 80));
+        assert!(!lines.iter().any(|line| line.ends_with('…') && width(line) == 80), "{lines:#?}");
+        assert!(lines.iter().any(|line| line.ends_with("WAITING")), "{lines:#?}");
+        assert_eq!(cut("a table", 4), "a t…");
     }
 
     #[test]

@@ -1,0 +1,74 @@
+//! The terminal, as `pondhawk top` needs it, and as it was before.
+
+use std::io::{self, Write as _};
+
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
+
+/// Lines of a terminal that does not tell its size, and its columns.
+const SIZE: (usize, usize) = (24, 80);
+/// Another screen of the terminal, without a cursor.
+const BEGIN: &str = "\x1b[?1049h\x1b[?25l";
+/// The cursor, and the former screen.
+const END: &str = "\x1b[?25h\x1b[?1049l";
+
+/// Another screen of the terminal, whose keys arrive one by one. The terminal is as before when this is dropped.
+pub(super) struct Terminal {
+    /// The modes of the input. `None` if it is no terminal.
+    before: Option<Termios>,
+}
+
+impl Terminal {
+    /// Changes to the other screen.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub(super) fn begin() -> io::Result<Self> {
+        let terminal = Self { before: tcgetattr(io::stdin()).ok() };
+        if let Some(before) = &terminal.before {
+            let mut changed = before.clone();
+            changed.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+            tcsetattr(io::stdin(), OptionalActions::Now, &changed)?;
+        }
+        io::stdout().write_all(BEGIN.as_bytes())?;
+        io::stdout().flush()?;
+        Ok(terminal)
+    }
+
+    /// Lines and columns of the screen.
+    pub(super) fn size(&self) -> (usize, usize) {
+        let known = tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_row > 0 && size.ws_col > 0);
+        known.map_or(SIZE, |size| (usize::from(size.ws_row), usize::from(size.ws_col)))
+    }
+
+    /// Draws a whole screen with one write, so that nothing flickers.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub(super) fn draw(&self, lines: &[String]) -> io::Result<()> {
+        let mut text = String::from("\x1b[H");
+        for (number, line) in lines.iter().enumerate() {
+            // Behind the last line, the terminal would scroll.
+            text.push_str(if number > 0 { "\r\n" } else { "" });
+            // Before the text: behind a full line, it would erase the last character.
+            text.push_str("\x1b[K");
+            text.push_str(line);
+        }
+        if lines.len() < self.size().0 {
+            text.push_str("\r\n\x1b[J");
+        }
+        let mut out = io::stdout();
+        out.write_all(text.as_bytes())?;
+        out.flush()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // A terminal that is gone needs nothing.
+        let _ = io::stdout().write_all(END.as_bytes());
+        let _ = io::stdout().flush();
+        if let Some(before) = &self.before {
+            let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
+        }
+    }
+}
