@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 
 use pondhawk_tests::conversation::Message;
-use pondhawk_tests::packet::Connect;
+use pondhawk_tests::packet::{self, Connect};
 use pondhawk_tests::{Client, RawClient, Version, data_dir, until};
 use serde_json::{Value, json};
 
@@ -240,4 +240,26 @@ fn a_trace_of_the_command_line_goes_into_a_topic_too() {
     assert_eq!(text(&line(&mut watcher)), "the trace has ended: an operator has ended it");
     let (is_done, told) = server.run(&["ctl", "trace", "--client", "frog", "--into", "a/#"]);
     assert!(!is_done && told.contains("a/# is no topic name"), "{told}");
+}
+
+/// A trace that is full is complete when the lines that wait were published too.
+#[test]
+fn the_command_line_waits_for_lines_that_are_not_published_yet() {
+    let (broker, server) = start(2);
+    let directory = tempfile::tempdir().expect("a directory");
+    let words = ["ctl", "trace", "--client", "frog", "--bytes", "262144", "--into", TARGET];
+    let mut command = server.command(&words, directory.path());
+    let traced = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it can be run");
+    until("the trace has begun", || (server.get("/api/v1/trace").status == 200).then_some(()));
+    let mut frog = broker.client(Version::V3_1_1, "frog");
+    let publish = packet::publish(Version::V3_1_1, "pond/x", b"croak");
+    frog.send(&publish.repeat(2_000));
+    until("there is no room for more", || {
+        frog.expect_only_pong();
+        (server.value("/api/v1/trace?limit=1")["state"] == "full").then_some(())
+    });
+    let output = traced.wait_with_output().expect("it ends");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    let counts: Vec<usize> = told.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    assert!(matches!(counts[..], [.., published, lines] if published == lines && lines > 1_000), "{told}");
 }

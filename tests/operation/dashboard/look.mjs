@@ -95,7 +95,7 @@ try {
   await look("bans", "#/bans", "toad<b>");
   await look("explain-ban", "#/explain?publisher=toad%3Cb%3E&topic=pond%2Fx&subscriber=frog%2F1&qos=0", "is banned (client id toad<b>: noisy)");
   await look("trace-none", "#/trace?kind=topic&value=pond%2F%23", "It costs nothing while no trace is under way");
-  await evaluate(`document.querySelector("main form button").click()`);
+  await evaluate(`document.querySelector("input[name=into]").value = "watch/pond"; document.querySelector("main form button").click()`);
   await look("trace-begun", "#/trace", "Nothing has happened yet.");
   await evaluate(`import("/views/page.js").then(({ call }) => call("/api/v1/publish", "POST", { topic: "pond/y", payload: "<i>ribbit</i>" }))`);
   await look("trace", "#/trace", "<i>ribbit</i>");
