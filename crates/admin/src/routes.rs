@@ -705,6 +705,15 @@ mod tests {
         }
     }
 
+    /// A trace may be published to a topic.
+    #[test]
+    fn a_trace_needs_at_least_the_role_for_messages() {
+        let role = |path: &str| {
+            routes().find(|route| (route.method, route.path) == ("POST", path)).map(|route| route.role)
+        };
+        assert!(role("/api/v1/publish").is_some() && role("/api/v1/trace") >= role("/api/v1/publish"));
+    }
+
     #[test]
     fn routes_that_change_something_need_more_than_the_viewer_role() {
         let mut seen = HashSet::new();

@@ -115,7 +115,7 @@ export async function trace(_, query) {
   }
   const title = make("h1", {}, "Trace");
   if (!found) {
-    return [title, make("p", {}, "See what crosses the connections of a client, a user or a network, or all messages of a topic, as it happens. Passwords are hidden. It costs nothing while no trace is under way."),
+    return [title, make("p", {}, "See what crosses the connections of a client, a user or a network, or all messages of a topic, as it happens. Passwords are hidden. It costs nothing while no trace is under way. If it is also published to a topic, all who may read the topic see the payloads."),
       traceForm(query)];
   }
   const runs = found.state === "running";
