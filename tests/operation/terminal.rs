@@ -19,6 +19,8 @@ pub(super) struct Terminal {
     screen: Parser,
     program: Child,
     modes: LocalModes,
+    /// An escape sequence has come.
+    is_controlled: bool,
 }
 
 impl Terminal {
@@ -29,7 +31,7 @@ impl Terminal {
         let modes = tcgetattr(&pty).expect("it is a terminal").local_modes;
         let program = pty_process::blocking::Command::from(command).spawn(end).expect("it can be run");
         let screen = Parser::new(count(lines), count(columns), 0);
-        Self { pty, screen, program, modes }
+        Self { pty, screen, program, modes, is_controlled: false }
     }
 
     /// Gives the terminal another size.
@@ -85,6 +87,11 @@ impl Terminal {
         assert_eq!(tcgetattr(&self.pty).expect("it is a terminal").local_modes, self.modes);
     }
 
+    /// Whether the program has written more than text.
+    pub(super) fn is_controlled(&self) -> bool {
+        self.is_controlled
+    }
+
     fn lines(&self) -> Vec<String> {
         let (_, columns) = self.screen.screen().size();
         self.screen.screen().rows(0, columns.get()).collect()
@@ -101,6 +108,7 @@ impl Terminal {
         match self.pty.read(&mut piece) {
             Ok(bytes @ 1..) => {
                 self.screen.process(&piece[..bytes]);
+                self.is_controlled |= piece[..bytes].contains(&0x1b);
                 true
             }
             // On Linux, the end of a terminal without programs is an error.

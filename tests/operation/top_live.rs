@@ -188,8 +188,6 @@ fn a_broker_that_does_not_answer_holds_up_no_key() {
 fn a_refusal_at_the_beginning_changes_no_screen() {
     let (_broker, server) = broker();
     let (mut terminal, _directory) = top(&server.with_token("0123456789abcdef"), LONG, COMMON);
-    terminal.wait_for("the error is there", |screen| {
-        screen.contents().starts_with("error: ") && !screen.alternate_screen()
-    });
-    assert!(!terminal.expect_end().success());
+    terminal.wait_for("the error is there", |screen| screen.contents().starts_with("error: "));
+    assert!(!terminal.expect_end().success() && !terminal.is_controlled());
 }
