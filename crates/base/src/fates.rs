@@ -62,6 +62,8 @@ pub enum Fate {
     SessionEnded,
     /// An operator has discarded it.
     Discarded,
+    /// An operator has moved it to the queue of another session or group.
+    Moved,
 }
 
 impl Fate {
@@ -90,6 +92,7 @@ impl Fate {
             Self::Returned => "returned",
             Self::SessionEnded => "session_ended",
             Self::Discarded => "discarded",
+            Self::Moved => "moved",
         }
     }
 

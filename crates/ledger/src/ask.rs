@@ -2,6 +2,7 @@
 
 pub(crate) mod census;
 mod groups;
+mod moves;
 mod queues;
 mod state;
 
@@ -17,6 +18,7 @@ use crate::record::{Effects, MessageId, Record};
 use crate::retained::{Branch, Cursor, Stride};
 
 pub use groups::{GroupFacts, MemberPiece};
+pub use moves::{Move, Moved, MovedPiece, Stopped};
 pub use queues::{Discard, Discarded, QueueOf, QueuePiece, QueuedFacts};
 
 /// Maximum number of places that one answer visits, of sessions and of groups.
@@ -76,6 +78,8 @@ pub enum Question {
     },
     /// Discards messages that wait in a queue, those of one window.
     Discard(Box<Discard>),
+    /// Moves messages that wait in a queue to another queue, those of one window.
+    Move(Box<Move>),
     /// Retained messages that match a filter, in the order of their topics.
     Retained(Box<Cursor>),
     /// The topics with retained messages as a tree: the levels behind some levels.
@@ -118,6 +122,8 @@ pub enum Answer {
     Queue(Option<QueuePiece>),
     /// The effect of [`Question::Discard`].
     Discard(Discarded),
+    /// The effect of [`Question::Move`].
+    Move(Moved),
     /// Some messages, and the cursor for the next ones. `None` behind the last one.
     Retained(Vec<Arc<Message>>, Option<Box<Cursor>>),
     /// Some levels, and the level behind which the next answer begins. `None` behind the last level.
@@ -199,6 +205,7 @@ impl Ledger {
             Question::Members { filter, from } => Answer::Members(self.answer_members(&filter, from)),
             Question::Queue { of, after } => Answer::Queue(self.answer_queue(&of, after, now, to)),
             Question::Discard(discard) => Answer::Discard(self.discard(&discard, now, to)),
+            Question::Move(order) => Answer::Move(self.move_messages(&order, now, to)),
             Question::Retained(mut cursor) => {
                 let step = self.retained.step(&mut cursor, RETAINED_PER_ANSWER, now);
                 Answer::Retained(step.messages, (!step.done).then_some(cursor))

@@ -66,8 +66,8 @@ use topic::TopicFilter;
 
 pub use ask::census::{Census, GroupCensus, OverLimits, QueueCensus, SessionCensus};
 pub use ask::{
-    Answer as OperatorAnswer, Discard, Discarded, Ended, Found as FoundClient, GroupFacts, MemberPiece,
-    Question, QueueOf, QueuePiece, QueuedFacts, SessionFacts, SubscriptionPiece,
+    Answer as OperatorAnswer, Discard, Discarded, Ended, Found as FoundClient, GroupFacts, MemberPiece, Move,
+    Moved, MovedPiece, Question, QueueOf, QueuePiece, QueuedFacts, SessionFacts, Stopped, SubscriptionPiece,
 };
 pub use record::fetch::{Fetched, Found, Wanted};
 pub use record::keeper::{InMemory, Needs, Room};

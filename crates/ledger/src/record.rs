@@ -213,7 +213,8 @@ pub enum Record<'a> {
         /// Packet identifier of the exchange.
         packet_id: PacketId,
     },
-    /// A message is in a queue no more: it expired, was dropped, was too large, or a group's member has it.
+    /// A message is in a queue no more: it expired, was dropped, was too large, or a group's member has it; or an operator has
+    /// discarded it, or moved it to another queue, under another number.
     Removed {
         /// A session or a group.
         queue: Incarnation,

@@ -80,6 +80,8 @@ gauges! {
 
     /// Of these: messages that an operator discarded.
     discarded_by_operator: "discarded/by_operator",
+    /// Messages that an operator moved from one queue to another. They count as messages that wait, before and after.
+    moved_by_operator: "moved/by_operator",
 
     /// Sessions that ended because a queue was full.
     ended_by_full_queue: "sessions/ended_by_full_queue",

@@ -270,6 +270,7 @@ fn in_words(record: &FateRecord) -> String {
         Fate::Returned => "went back to its group: the connection ended",
         Fate::SessionEnded => "lost: the session ended",
         Fate::Discarded => "discarded by an operator",
+        Fate::Moved => "moved to another queue by an operator",
     };
     text.to_owned()
 }

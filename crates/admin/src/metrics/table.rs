@@ -373,6 +373,13 @@ pub const METRICS: &[Metric] = &[
         at!("discarded/by_operator"),
         "Messages that waited in a queue, and that an operator discarded.",
     ),
+    one(
+        "queue_moved_by_operator_total",
+        Counter,
+        Items,
+        at!("moved/by_operator"),
+        "Messages that an operator moved from one queue to another. They count as messages that wait, before and after.",
+    ),
     by(
         "queue_pending",
         Gauge,

@@ -26,7 +26,7 @@ use crate::lines::fates::of_entry;
 use crate::record::{Effects, MessageId, Record};
 
 /// Maximum number of places in a window, whose messages are looked at.
-const LOOKED_AT: usize = 64;
+pub(super) const LOOKED_AT: usize = 64;
 /// The same if the topics of messages do not count.
 const TAKEN: usize = 256;
 /// No message is added to a window that has this many bytes.
@@ -107,10 +107,10 @@ pub enum Discarded {
 }
 
 /// A part of a queue.
-struct Window {
-    messages: Vec<MessageId>,
+pub(super) struct Window {
+    pub(super) messages: Vec<MessageId>,
     /// The last place of the window, if there are others behind it.
-    next: Option<MessageId>,
+    pub(super) next: Option<MessageId>,
 }
 
 impl Ledger {
@@ -222,7 +222,7 @@ impl Ledger {
     }
 
     /// The queue of a session that lasts, or of a group.
-    fn queue_of(&self, of: &QueueOf) -> Option<QueueId> {
+    pub(super) fn queue_of(&self, of: &QueueOf) -> Option<QueueId> {
         match of {
             QueueOf::Group(filter) => self.lines.filters.of_filter(filter),
             QueueOf::Client(client_id) => {
@@ -235,7 +235,7 @@ impl Ledger {
 
 impl Line {
     /// The messages in at most `places` places behind `after` that wait, also those that came back, in their order.
-    fn window(&self, after: Option<MessageId>, places: usize) -> Window {
+    pub(super) fn window(&self, after: Option<MessageId>, places: usize) -> Window {
         let (mut messages, queue_next) = self.queue.behind(after, places);
         let (returned, returned_next) =
             self.group().map_or_else(Default::default, |group| group.returned_behind(after, places));
@@ -265,7 +265,7 @@ impl Line {
     }
 
     /// The last message that waits.
-    fn last(&self) -> Option<MessageId> {
+    pub(super) fn last(&self) -> Option<MessageId> {
         let returned = self.group().and_then(|group| group.returned.last_key_value().map(|(id, _)| *id));
         self.queue.last().max(returned)
     }

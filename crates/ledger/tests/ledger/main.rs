@@ -12,6 +12,7 @@ mod full;
 mod groups;
 mod keys;
 mod lowered;
+mod moves;
 mod queues;
 mod restate;
 mod review;

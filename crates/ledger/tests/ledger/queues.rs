@@ -58,7 +58,7 @@ fn look(stage: &mut Stage, of: &QueueOf, after: Option<MessageId>) -> Option<Que
     panic!("it is read at some time")
 }
 
-fn look_at_all(stage: &mut Stage, of: &QueueOf) -> Vec<QueuedFacts> {
+pub(crate) fn look_at_all(stage: &mut Stage, of: &QueueOf) -> Vec<QueuedFacts> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
         let QueuePiece { messages, next, .. } = look(stage, of, after).expect("there is the queue");
@@ -72,7 +72,7 @@ fn look_at_all(stage: &mut Stage, of: &QueueOf) -> Vec<QueuedFacts> {
     }
 }
 
-fn texts(all: &[QueuedFacts]) -> Vec<String> {
+pub(crate) fn texts(all: &[QueuedFacts]) -> Vec<String> {
     let text = |one: &QueuedFacts| {
         let message = one.message.as_ref().expect("it was read");
         format!("{} {}", message.topic().as_str(), String::from_utf8_lossy(message.payload()))
@@ -131,12 +131,12 @@ fn delivered(stage: &mut Stage) -> Vec<String> {
     }
 }
 
-fn numbers(range: impl Iterator<Item = u16>) -> Vec<String> {
+pub(crate) fn numbers(range: impl Iterator<Item = u16>) -> Vec<String> {
     range.map(|number| number.to_string()).collect()
 }
 
 /// In memory, on disk alone, and part of both.
-fn memories() -> [Settings; 3] {
+pub(crate) fn memories() -> [Settings; 3] {
     [usize::MAX, 0, 2_000]
         .map(|queued_bytes_in_memory| Settings { queued_bytes_in_memory, ..Settings::default() })
 }
@@ -245,7 +245,7 @@ fn all_looks_together_hold_a_bounded_amount() {
 }
 
 /// The message with this number has a record that cannot be read again.
-fn damage(stage: &mut Stage, number: &str) {
+pub(crate) fn damage(stage: &mut Stage, number: &str) {
     let is_it = |record: &Record<'_>| match record {
         Record::Enqueue { body, .. } => body.payload() == number.as_bytes(),
         _ => false,

@@ -93,7 +93,12 @@ pub(super) const SECTIONS: &[Section] = &[
             graph("Bytes of messages that wait", &["queue_bytes"]),
             graph(
                 "Into queues, and out of them",
-                &["queue_routed_total", "queue_finished_total", "queue_discarded_by_operator_total"],
+                &[
+                    "queue_routed_total",
+                    "queue_finished_total",
+                    "queue_discarded_by_operator_total",
+                    "queue_moved_by_operator_total",
+                ],
             ),
             graph("Messages of other sessions", &["live_pending"]),
             graph(
