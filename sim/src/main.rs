@@ -16,9 +16,11 @@ mod decay;
 mod discards;
 mod disk;
 mod most;
+mod moves;
 mod network;
 mod operator;
 mod oracle;
+mod orders;
 mod pressure;
 mod random;
 mod runs;
@@ -36,7 +38,8 @@ pondhawk-sim [--only KIND] [--seed S] [--seconds N] [--runs N] [--go-on] [--trac
 
   --only KIND  run one kind only: `ordinary`; `disk`, where the log has a bound; `memory`, where there is little;
                `held`, where threads do not run for a while; `wide`, where many get the same large messages; `reload`,
-               where the configuration changes; `discard`, where an operator discards messages that wait. If nothing is said, ordinary, and all kinds among the fresh seeds
+               where the configuration changes; `discard` and `move`, where an operator discards messages that wait,
+               or moves them to other queues. If nothing is said, ordinary, and all kinds among the fresh seeds
   --seed S     run this seed only; with --runs, so many beginning with this one
   --seconds N  run the fixed seeds, then fresh ones for N seconds; 60 if nothing is said
   --runs N     run so many seeds, and those that have failed once

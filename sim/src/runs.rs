@@ -25,7 +25,7 @@ const ONCE_FAILED_OF_DISK: [u64; 14] =
 /// The same of runs with reloads: what CONNECT was granted, and what CONNACK said, was not the same.
 const ONCE_FAILED_OF_RELOAD: [u64; 4] = [1_573, 2_989, 5_909, 7_124];
 /// The kinds of fresh seeds in turn, if nothing is said: those with a bound on the log take several times as long.
-const FRESH_KINDS: [Kind; 10] = [
+const FRESH_KINDS: [Kind; 11] = [
     Kind::Disk,
     Kind::Ordinary,
     Kind::Memory,
@@ -35,6 +35,7 @@ const FRESH_KINDS: [Kind; 10] = [
     Kind::Reload,
     Kind::Wide,
     Kind::Discard,
+    Kind::Move,
     Kind::Held,
 ];
 /// Maximum number of runs that find a fault planted on purpose.
@@ -132,12 +133,13 @@ pub(crate) fn run(options: &Options) -> bool {
         in_parts,
         reloads,
         discarded,
+        moved,
         ..
     } = all;
     println!(
         "{runs} runs, {steps} steps, {published} messages published, {delivered} delivered; {crashes} crashes, {failures} \
          failures of the journal, {recycled} segments used again, {given_disk} limits raised in the end; memory was \
-         short in {tight} steps, and an output above 256 KiB in {in_parts}; {reloads} reloads; {discarded} messages discarded by an operator; in {seconds:.1} s"
+         short in {tight} steps, and an output above 256 KiB in {in_parts}; {reloads} reloads; {discarded} messages discarded and {moved} moved by an operator; in {seconds:.1} s"
     );
     if failed > 0 {
         println!("{failed} runs have failed");
@@ -169,7 +171,7 @@ fn is_found(fault: Fault) -> bool {
 fn kind(name: Option<&str>) -> Result<Kind, String> {
     let found = Kind::ALL.iter().find(|(known, _)| name == Some(known)).map(|(_, kind)| *kind);
     found.ok_or_else(|| {
-        "--only needs a kind: ordinary, disk, memory, held, wide, reload or discard".to_owned()
+        "--only needs a kind: ordinary, disk, memory, held, wide, reload, discard or move".to_owned()
     })
 }
 
@@ -194,6 +196,7 @@ impl Summary {
         all.in_parts += tally.in_parts;
         all.reloads += tally.reloads;
         all.discarded += tally.discarded;
+        all.moved += tally.moved;
     }
 }
 
@@ -203,7 +206,7 @@ fn fixed_seeds(kind: Kind, first: u64) -> impl Iterator<Item = Run> {
         Kind::Ordinary => &ONCE_FAILED,
         Kind::Disk => &ONCE_FAILED_OF_DISK,
         Kind::Reload => &ONCE_FAILED_OF_RELOAD,
-        Kind::Memory | Kind::Held | Kind::Wide | Kind::Discard => &[],
+        Kind::Memory | Kind::Held | Kind::Wide | Kind::Discard | Kind::Move => &[],
     };
     let later = once_failed.iter().copied().filter(move |seed| *seed >= first);
     (0..first).chain(later).map(move |seed| Run { kind, seed })

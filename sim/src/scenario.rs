@@ -66,11 +66,13 @@ pub(crate) enum Kind {
     Reload,
     /// An operator discards messages that wait in queues.
     Discard,
+    /// An operator moves messages that wait from one queue to another.
+    Move,
 }
 
 impl Kind {
     /// All of them, with their names.
-    pub(crate) const ALL: [(&str, Self); 7] = [
+    pub(crate) const ALL: [(&str, Self); 8] = [
         ("ordinary", Self::Ordinary),
         ("disk", Self::Disk),
         ("memory", Self::Memory),
@@ -78,6 +80,7 @@ impl Kind {
         ("wide", Self::Wide),
         ("reload", Self::Reload),
         ("discard", Self::Discard),
+        ("move", Self::Move),
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -210,7 +213,7 @@ const FILTERS: [&str; 14] = [
 impl Scenario {
     pub(crate) fn draw(kind: Kind, random: &mut Random) -> Self {
         match kind {
-            Kind::Ordinary | Kind::Memory | Kind::Held | Kind::Reload | Kind::Discard => {
+            Kind::Ordinary | Kind::Memory | Kind::Held | Kind::Reload | Kind::Discard | Kind::Move => {
                 let topics = topics(random);
                 Self::about(topics, random)
             }
@@ -343,7 +346,7 @@ impl Scenario {
                     self.payload_bytes_max = self.payload_bytes_max.max(6_000);
                 }
             }
-            Kind::Ordinary | Kind::Disk | Kind::Wide | Kind::Discard => {}
+            Kind::Ordinary | Kind::Disk | Kind::Wide | Kind::Discard | Kind::Move => {}
         }
         if seed % 4 != 3 {
             return;

@@ -24,6 +24,8 @@ pub(crate) struct Tally {
     pub(crate) reloads: usize,
     /// Messages that an operator discarded.
     pub(crate) discarded: usize,
+    /// Messages that an operator moved from one queue to another.
+    pub(crate) moved: usize,
     pub(crate) digest: u64,
 }
 

@@ -13,12 +13,12 @@ use ledger::{Addressed, Ledger};
 
 use crate::broker::Process;
 use crate::client::{Client, Mood};
-use crate::discards::Discards;
 use crate::disk::{Crash, Disk};
 use crate::most::Most;
 use crate::network::Network;
 use crate::operator::Operator;
 use crate::oracle::{Oracle, SessionNo, SpaceJudge, Standing, check_account};
+use crate::orders::Orders;
 use crate::random::Random;
 use crate::scenario::{Kind, Profile, SHARDS_MAX, Scenario};
 use crate::scene::Scene;
@@ -84,8 +84,8 @@ pub(crate) struct World {
     disk_bytes_least: u64,
     /// In runs with reloads.
     operator: Option<Operator>,
-    /// In runs in which messages are discarded.
-    discards: Option<Discards>,
+    /// Orders of operators about queues.
+    orders: Orders,
     tally: Tally,
 }
 
@@ -124,7 +124,7 @@ impl World {
             held: None,
             disk_bytes_least: 0,
             operator,
-            discards: (kind == Kind::Discard).then(|| Discards::draw(seed)),
+            orders: Orders::draw(kind, seed),
             tally: Tally::default(),
         };
         note!(world.scene.trace, ("world"), "{:?}", world.scenario);
@@ -162,7 +162,7 @@ impl World {
         let (published, delivered) = self.scene.oracle.tally();
         self.tally.steps = self.scene.trace.step;
         self.tally.reloads = self.operator.as_ref().map_or(0, |operator| operator.reloads);
-        self.tally.discarded = self.discards.as_ref().map_or(0, Discards::discarded);
+        self.orders.count(&mut self.tally);
         (self.tally.published, self.tally.delivered) = (published, delivered);
         self.tally.digest = self.scene.trace.digest();
         Ok(self.tally)
@@ -184,8 +184,8 @@ impl World {
         let weather = self.scenario.weather;
         self.end_or_begin()?;
         self.reload();
-        if let (Some(discards), Some(process)) = (&mut self.discards, &mut self.process) {
-            discards.turn(process, &self.scenario, &mut self.scene);
+        if let Some(process) = &mut self.process {
+            self.orders.turn(process, &self.scenario, &mut self.scene);
         }
         match self.random.weighted(&weather.weights) {
             0 => {
@@ -636,7 +636,7 @@ impl World {
     }
 
     fn settle(&mut self) -> Result<(), String> {
-        self.discards.iter().for_each(|discards| discards.tell(&self.scenario, &mut self.scene));
+        self.orders.tell(&self.scenario, &mut self.scene);
         let (standings, dropped) = (self.standings(), self.dropped());
         self.scene.oracle.settle(&standings, dropped);
         self.check()

@@ -53,7 +53,7 @@ cargo xtask COMMAND
   soak [--minutes N] [--seed S] [--share PERCENT]
                   a random mixed load against the real broker, for five minutes if nothing else is said; at each quiet
                   point everything that it holds is compared with what its clients explain
-  sim [--only ordinary|disk|memory|held|wide|reload|discard] [--seed S] [--seconds N] [--runs N] [--go-on] [--trace] | --controls
+  sim [--only ordinary|disk|memory|held|wide|reload|discard|move] [--seed S] [--seconds N] [--runs N] [--go-on] [--trace] | --controls
                   run the whole broker under the seeded simulator, for a minute if nothing else is said; or plant faults
                   in it on purpose, and see whether runs find each
   mutants [--count N] [--seed S] [--skip N] [--only TEXT]…

@@ -13,13 +13,14 @@ const PROGRAM: &[&str] = &["--profile", "sim", "--package", "pondhawk-sim"];
 const FIXED_RUNS: [&str; 3] = ["--controls", "--runs 1000", "--only disk --runs 40"];
 /// Arguments of the runs with new seeds, longest run first. Runs of the disk have a limited log. In the others, threads do not
 /// run for a while, memory is short, many receivers get large messages, the configuration is reloaded, or messages are
-/// discarded. Each takes at most half a minute.
-const FRESH_RUNS: [&str; 7] = [
+/// discarded or moved. Each takes at most half a minute.
+const FRESH_RUNS: [&str; 8] = [
     "--only disk --runs 200",
     "--runs 1000",
     "--only reload --runs 600",
     "--only held --runs 400",
     "--only discard --runs 400",
+    "--only move --runs 400",
     "--only wide --runs 100",
     "--only memory --runs 200",
 ];

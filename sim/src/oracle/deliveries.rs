@@ -88,6 +88,9 @@ impl Oracle {
     fn check_subscription(&self, to: SessionNo, no: MessageNo, delivery: &Delivery) -> Result<(), String> {
         let message = self.message(no);
         let session = &self.sessions[to.0];
+        if self.may_be_moved_to(session, message) {
+            return Ok(());
+        }
         let covering = || {
             session.spans.iter().filter(|span| {
                 self.matches[span.wish.filter][message.topic]
@@ -135,14 +138,18 @@ impl Oracle {
         };
         // A will is better published twice than never.
         let is_exact = is_exact && (message.will.is_none() || self.crashes == 0);
-        let ways = self.ways(session, message);
+        // A message that was moved may come on the ways of all others.
+        let ways = match self.may_be_moved_to(session, message) {
+            true => self.sessions.iter().map(|session| self.ways(session, message)).sum(),
+            false => self.ways(session, message),
+        };
         if is_exact && count > ways {
             return Err(format!("{} with {:?} {count} times, on {ways} ways", self.name(no), delivery.qos));
         }
         Ok(())
     }
 
-    fn ways(&self, session: &Session, message: &Message) -> usize {
+    pub(super) fn ways(&self, session: &Session, message: &Message) -> usize {
         let matching = || {
             let matches = |filter: usize| self.matches[filter][message.topic];
             session
@@ -174,6 +181,7 @@ impl Oracle {
         let is_shared = session.shares(|filter| self.matches[filter][topic]);
         if is_shared && (message.may_be_repeated || !self.is_of_one_ordered_group(session, topic))
             || message.will.is_some()
+            || self.may_be_moved_to(session, message)
             || message.may_be_repeated && !self.was_first_meant_for(session, message, qos)
         {
             return Ok(());

@@ -3,6 +3,7 @@
 mod account;
 mod deliveries;
 mod discards;
+mod moves;
 mod presence;
 mod reloads;
 mod sessions;
@@ -26,6 +27,7 @@ pub(crate) use space::SpaceJudge;
 
 use crate::network::LinkId;
 use discards::Orders;
+use moves::Moves;
 use presence::Presence;
 use reloads::Reloads;
 use sessions::Session;
@@ -110,6 +112,7 @@ pub(crate) struct Oracle {
     /// Messages that an operator has discarded, in processes that are gone.
     discarded_before: usize,
     orders: Orders,
+    moves: Moves,
     /// Messages that were not retained, in processes that are gone.
     not_retained_before: usize,
     refused_before: bool,
@@ -141,6 +144,7 @@ impl Oracle {
             dropped_before: 0,
             discarded_before: 0,
             orders: Orders::new(),
+            moves: Moves::new(),
             not_retained_before: 0,
             refused_before: false,
             gauges: None,

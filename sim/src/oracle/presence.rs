@@ -201,6 +201,7 @@ impl Oracle {
     /// The process is gone.
     pub(crate) fn crashed(&mut self) {
         self.next_tick();
+        self.forget_moves_under_way();
         self.crashes += 1;
         self.ended_before += self.gauge(|gauges| &gauges.ended_by_full_queue);
         self.dropped_before += self.dropped_by_queue();
@@ -289,6 +290,7 @@ impl Oracle {
         self.refused_before
             || self.dropped_by_queue() > 0
             || self.discarded_by_operator() > 0
+            || !self.moves.is_empty()
             || self.gauge(|gauges| &gauges.commits_refused) > 0
             || self.gauge(|gauges| &gauges.publishes_refused) > 0
     }

@@ -3,7 +3,7 @@
 use wire::{Qos, RetainHandling};
 
 use super::sessions::{Session, Span};
-use super::{Message, MessageNo, Oracle, SessionNo};
+use super::{Message, MessageNo, Oracle, SessionNo, Tick};
 use crate::network::LinkId;
 
 /// A client at the end of a run.
@@ -37,6 +37,9 @@ impl Oracle {
         }
         let dropped = self.dropped_before + self.dropped_by_queue();
         let discarded = self.discarded_by_operator();
+        if let Err(finding) = self.settle_moves(&mut missed, &alive, dropped) {
+            return self.fail(finding);
+        }
         let unexplained: Vec<&Missed> = missed.iter().filter(|missed| !self.is_discarded(missed)).collect();
         if unexplained.len() > dropped || missed.len() > dropped + discarded {
             let Missed { client, no, .. } = **unexplained.first().unwrap_or(&&missed[0]);
@@ -45,6 +48,50 @@ impl Oracle {
                 "c{client} never gets {name}, which was acknowledged; {all} such copies, and no order of an operator means {others} of them; {dropped} dropped by full queues, {discarded} by operators"
             ));
         }
+    }
+
+    /// Checks that moved copies have come to somebody, once. Copies that are missing because they were moved are no more missed.
+    fn settle_moves(
+        &self,
+        missed: &mut Vec<Missed>,
+        alive: &[SessionNo],
+        dropped: usize,
+    ) -> Result<(), String> {
+        let moved: Vec<Missed> = missed.extract_if(.., |missed| self.is_moved(missed)).collect();
+        let moved: Vec<&Missed> = moved.iter().collect();
+        let lost = self.lost_in_moves(&moved, alive);
+        if lost > dropped {
+            let name = self.name(moved[0].no);
+            return Err(format!("{lost} copies that were moved, such as {name}, have come to nobody"));
+        }
+        self.check_moved_once()
+    }
+
+    /// The number of queues that have got a message that was due in them.
+    pub(super) fn received_where_due(&self, no: MessageNo, alive: &[SessionNo]) -> usize {
+        let message = self.message(no);
+        let Some(accepted) = message.accepted() else { return 0 };
+        let has_received = |session: &&Session| {
+            session.spans.iter().any(|span| self.is_owed(span, session, message, accepted))
+                && session.receipts_of(no) > 0
+        };
+        alive.iter().map(|session| &self.sessions[session.0]).filter(has_received).count()
+    }
+
+    /// Whether a subscription that is not shared must have got a message of QoS 1 or 2.
+    fn is_owed(
+        &self,
+        span: &Span,
+        session: &Session,
+        message: &Message,
+        (published, acknowledged): (Tick, Tick),
+    ) -> bool {
+        self.leads_to(span, session, message)
+            && span.wish.qos > Qos::AtMostOnce
+            && span.surely_covers(published, acknowledged)
+            // When one subscription ends and another one begins, what is retained may come for the new one only.
+            // Nobody knows when a will was published after its client had gone.
+            && !((message.retain || message.will.is_some()) && span.end_asked.is_some())
     }
 
     /// Messages that need no disk arrive without one: those for sessions that end with their connections.
@@ -80,17 +127,9 @@ impl Oracle {
         if message.qos == Qos::AtMostOnce {
             return self.settle_once(no, alive, standings, dropped);
         }
-        let Some((published, acknowledged)) = message.accepted() else { return Ok(()) };
+        let Some(accepted) = message.accepted() else { return Ok(()) };
         for session in alive.iter().map(|session| &self.sessions[session.0]) {
-            let is_owed = |span: &&Span| {
-                self.leads_to(span, session, message)
-                    && span.wish.qos > Qos::AtMostOnce
-                    && span.surely_covers(published, acknowledged)
-                    // When one subscription ends and another one begins, what is retained may come for the new one only.
-                    // Nobody knows when a will was published after its client had gone.
-                    && !((message.retain || message.will.is_some()) && span.end_asked.is_some())
-            };
-            if session.spans.iter().any(|span| is_owed(&span))
+            if session.spans.iter().any(|span| self.is_owed(span, session, message, accepted))
                 && session.takes(message)
                 && session.receipts_of(no) == 0
             {
@@ -271,7 +310,8 @@ impl Oracle {
             + self.dropped_by_queue()
             + self.discarded_by_operator()
             + self.not_retained();
-        if drops > 0 || dropped > 0 || !all_retained.into_iter().all(is_plain) {
+        let has_moved = !self.moves.is_empty();
+        if drops > 0 || dropped > 0 || has_moved || !all_retained.into_iter().all(is_plain) {
             return Ok(());
         }
         // Messages of QoS 0 do not wait for a session that is away.
@@ -316,7 +356,7 @@ impl Oracle {
 
 impl Session {
     /// Whether its client takes packets of that size.
-    fn takes(&self, message: &Message) -> bool {
+    pub(super) fn takes(&self, message: &Message) -> bool {
         const AROUND_BYTES: usize = 95;
         message.bytes + AROUND_BYTES <= self.packet_bytes_max
     }

@@ -354,3 +354,41 @@ fn a_message_that_no_order_of_an_operator_means_is_found() {
         assert_eq!(failure.is_some(), is_found, "{of:?} {filter:?} {is_before}: {failure:?}");
     }
 }
+
+/// A message that was due to one client is moved to another one, which gets it never, once or twice.
+#[test]
+fn a_moved_message_comes_to_somebody_and_comes_once() {
+    let (own, other) = (QueueOf::Client("own".into()), QueueOf::Client("other".into()));
+    for (is_ordered, times, is_found) in
+        [(true, 0, true), (true, 1, false), (true, 2, true), (false, 1, true), (false, 0, true)]
+    {
+        let mut court = Court::new();
+        let receiver = court.oracle.session_began(1, true, usize::MAX);
+        let message =
+            court.oracle.published(Publishing { retain: false, ..court.publishing(Qos::ExactlyOnce) });
+        court.oracle.acknowledged(message, ReasonCode::Success);
+        if is_ordered {
+            court.oracle.ordered_move(1, [(&own, Some(0)), (&other, Some(1))], Some("r/#"));
+            court.oracle.moved(1);
+        }
+        let due = std::mem::replace(&mut court.session, receiver);
+        (0..times).for_each(|_| court.deliver_at(Qos::ExactlyOnce, message, false, false));
+        let standings = [due, receiver].map(|session| Standing { session: Some(session), link: None });
+        court.oracle.settle(&standings, 0);
+        let failure = court.oracle.failure();
+        assert_eq!(failure.is_some(), is_found, "{is_ordered}, {times} times: {failure:?}");
+    }
+}
+
+/// An order means messages that were published before it was carried out.
+#[test]
+fn a_message_that_is_younger_than_a_move_belongs_where_it_was_due() {
+    let (own, other) = (QueueOf::Client("own".into()), QueueOf::Client("other".into()));
+    let mut court = Court::new();
+    court.session = court.oracle.session_began(1, true, usize::MAX);
+    court.oracle.ordered_move(1, [(&own, Some(0)), (&other, Some(1))], None);
+    court.oracle.moved(1);
+    let message = court.publish(Qos::AtLeastOnce);
+    court.deliver_at(Qos::AtLeastOnce, message, false, false);
+    assert!(court.oracle.failure().is_some_and(|finding| finding.contains("has not subscribed to")));
+}
