@@ -83,6 +83,12 @@ const ROWS: &[Row] = &[
         ADMIN,
         nothing,
     ),
+    change(
+        ("POST", "/api/v1/clients/{client_id}/queue/move"),
+        ("/api/v1/clients/frog/queue/move", r#"{"to_group": "$share/g/jobs", "all": true}"#),
+        ADMIN,
+        Scene::connect_worker,
+    ),
     show("/api/v1/outcomes", VIEWER),
     change(
         ("POST", "/api/v1/clients/{client_id}/outcomes"),
@@ -119,6 +125,12 @@ const ROWS: &[Row] = &[
         ("/api/v1/groups/%24share%2Fg%2Fjobs/queue?all=true", ""),
         ADMIN,
         nothing,
+    ),
+    change(
+        ("POST", "/api/v1/groups/{filter}/queue/move"),
+        ("/api/v1/groups/%24share%2Fg%2Fjobs/queue/move", r#"{"to_client": "frog", "all": true}"#),
+        ADMIN,
+        Scene::connect_frog,
     ),
     show_at("/api/v1/explain", "/api/v1/explain?publisher=a&topic=b&subscriber=c", VIEWER, nothing),
     change(

@@ -12,6 +12,9 @@ use crate::tokens::Holder;
 /// Fields of a body that name the thing that a request is about.
 const OBJECTS: [&str; 7] = ["topic", "kind", "value", "into", "server_reference", "level", "name"];
 
+/// Fields of a body that say more about the thing in the path of a request.
+const DETAILS: [&str; 3] = ["to_client", "to_group", "filter"];
+
 /// Fields of a command of dynamic security that say what it is about.
 const OF_COMMANDS: [&str; 4] = ["command", "username", "groupname", "rolename"];
 /// Maximum number of these texts in a record.
@@ -56,8 +59,9 @@ impl Asked {
     /// The thing that the request is about: a client identifier, a topic, or the kind and value of a ban. Empty if it is about
     /// the whole broker.
     pub(crate) fn object(&self) -> String {
+        let body = || serde_json::from_slice::<Value>(&self.body).unwrap_or_default();
         let of_body = || {
-            let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+            let body = body();
             let texts = OBJECTS.into_iter().filter_map(|field| body.get(field)?.as_str());
             let commands = body.get("commands").and_then(Value::as_array).into_iter().flatten();
             let of_commands = commands
@@ -65,8 +69,13 @@ impl Asked {
             texts.chain(of_commands.take(COMMAND_TEXTS_MAX)).collect::<Vec<_>>().join(" ")
         };
         let of_path = self.values.iter().map(String::as_str).chain(self.parameter("filter"));
-        let of_path = of_path.collect::<Vec<_>>().join(" ");
-        if of_path.is_empty() { of_body() } else { of_path }
+        let of_path: Vec<String> = of_path.map(str::to_owned).collect();
+        if of_path.is_empty() {
+            return of_body();
+        }
+        let body = body();
+        let detail = |field: &str| Some(format!("{field}={}", body.get(field)?.as_str()?));
+        of_path.into_iter().chain(DETAILS.into_iter().filter_map(detail)).collect::<Vec<_>>().join(" ")
     }
 
     /// A parameter of the query.

@@ -82,6 +82,7 @@ pub(crate) enum Action {
     Subscriptions,
     Queue,
     DiscardQueue,
+    MoveQueue,
     Recordings,
     Outcomes,
     RecordOutcomes,
@@ -92,6 +93,7 @@ pub(crate) enum Action {
     Members,
     GroupQueue,
     DiscardGroupQueue,
+    MoveGroupQueue,
     Explain,
     Retained,
     RetainedMessage,
@@ -179,6 +181,27 @@ const ALL: Parameter = optional(
     "boolean",
     "`true` discards all messages. Required without `filter`, and not possible with it",
 );
+
+/// Fields of an order to move messages.
+const MOVE: &[Parameter] = &[
+    optional(
+        "to_client",
+        "string",
+        "Client whose lasting session gets the messages. Required without `to_group`",
+    ),
+    optional(
+        "to_group",
+        "string",
+        "Filter of the group that gets the messages. Required without `to_client`",
+    ),
+    FILTER,
+    optional(
+        "all",
+        "boolean",
+        "`true` moves all messages. Required without `filter`, and not possible with it",
+    ),
+    CURSOR,
+];
 
 const fn get(
     path: &'static str,
@@ -283,6 +306,13 @@ const ROUTES: &[Route] = &[
         (&[FILTER, ALL, CURSOR], &[]),
         "Discard messages that wait for a lasting session, all or those that match a filter",
     ),
+    change(
+        ("POST", "/api/v1/clients/{client_id}/queue/move"),
+        Role::Admin,
+        Action::MoveQueue,
+        (&[], MOVE),
+        "Move messages that wait for a lasting session to the queue of another session or of a group",
+    ),
     get("/api/v1/outcomes", Action::Recordings, &[LIMIT], "Clients whose last messages are recorded"),
     get(
         "/api/v1/clients/{client_id}/outcomes",
@@ -347,6 +377,13 @@ const ROUTES: &[Route] = &[
         Action::DiscardGroupQueue,
         (&[FILTER, ALL, CURSOR], &[]),
         "Discard messages that wait for the members of a group, all or those that match a filter",
+    ),
+    change(
+        ("POST", "/api/v1/groups/{filter}/queue/move"),
+        Role::Admin,
+        Action::MoveGroupQueue,
+        (&[], MOVE),
+        "Move messages that wait for the members of a group to the queue of another group or of a session",
     ),
     get(
         "/api/v1/explain",

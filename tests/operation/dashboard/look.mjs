@@ -69,6 +69,10 @@ try {
   await evaluate(`document.querySelector("input[name=filter]").value = "jobs/odd";
     document.querySelector("main form button").click(); document.querySelector("#ask button[value=yes]").click()`);
   await look("discarded", "#/group/%24share%2Fworkers%2Fjobs%2F%23", "2 messages are discarded.");
+  await evaluate(`document.querySelector("input[name=to]").value = "newt";
+    document.querySelector("input[name=to]").form.querySelector("button").click(); document.querySelector("#ask button[value=yes]").click()`);
+  await look("moved", "#/group/%24share%2Fworkers%2Fjobs%2F%23", "1 messages are moved.");
+  await look("moved-here", "#/client/newt", "job 2");
   await look("retained", "#/retained", "<b>croak</b>");
   await look("topics", "#/topics", "pond");
   await look("topics-below", "#/topics?under=pond", "<b>croak</b>");

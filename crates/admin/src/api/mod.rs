@@ -12,6 +12,7 @@ mod explain;
 mod groups;
 mod items;
 pub(crate) mod log;
+mod moves;
 pub(crate) mod outcomes;
 mod payload;
 mod publish;
@@ -68,6 +69,7 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Arc<Shared>) -> Result<Ans
         Action::EndSession => clients::end_session(asked, shared).await,
         Action::Queue => queues::of_one_client(asked, shared).await,
         Action::DiscardQueue => queues::discard_of_client(asked, shared).await,
+        Action::MoveQueue => moves::from_client(asked, shared).await,
         Action::Recordings => outcomes::list(asked, shared),
         Action::Outcomes => outcomes::show(asked, shared).await,
         Action::RecordOutcomes => outcomes::begin(asked, shared).await,
@@ -78,6 +80,7 @@ pub(crate) async fn carry_out(asked: &Asked, shared: &Arc<Shared>) -> Result<Ans
         Action::Members => groups::members(asked, shared).await,
         Action::GroupQueue => queues::of_one_group(asked, shared).await,
         Action::DiscardGroupQueue => queues::discard_of_group(asked, shared).await,
+        Action::MoveGroupQueue => moves::from_group(asked, shared).await,
         Action::Explain => explain::answer(asked, shared).await,
         Action::Retained => retained::list(asked, shared).await,
         Action::RetainedMessage => retained::one(asked, shared).await,

@@ -19,14 +19,14 @@ const SHOWN_BYTES: usize = 256;
 /// Pause until messages that are being read from disk are asked for again.
 const READING_PAUSE: Duration = Duration::from_millis(10);
 /// Maximum number of these pauses in a request. Then messages are listed without their topics.
-const READING_PAUSES_MAX: usize = 200;
+pub(super) const READING_PAUSES_MAX: usize = 200;
 
 /// Pauses that a request has left.
-struct Patience(usize);
+pub(super) struct Patience(pub(super) usize);
 
 impl Patience {
     /// Waits a little. Returns whether there was patience left.
-    async fn pause(&mut self) -> bool {
+    pub(super) async fn pause(&mut self) -> bool {
         let has_any = self.0 > 0;
         self.0 = self.0.saturating_sub(1);
         if has_any {
@@ -36,11 +36,11 @@ impl Patience {
     }
 }
 
-fn of_client(asked: &Asked) -> QueueOf {
+pub(super) fn of_client(asked: &Asked) -> QueueOf {
     QueueOf::Client(asked.values[0].as_str().into())
 }
 
-fn of_group(asked: &Asked) -> QueueOf {
+pub(super) fn of_group(asked: &Asked) -> QueueOf {
     QueueOf::Group(asked.values[0].as_str().into())
 }
 
@@ -60,7 +60,7 @@ pub(crate) async fn discard_of_group(asked: &Asked, shared: &Shared) -> Result<A
     discard(of_group(asked), asked, shared).await
 }
 
-fn missing(of: &QueueOf) -> Failure {
+pub(super) fn missing(of: &QueueOf) -> Failure {
     Failure::not_found(match of {
         QueueOf::Client(client_id) => format!("{client_id} has no lasting session"),
         QueueOf::Group(filter) => format!("there is no group {filter}"),
@@ -141,10 +141,16 @@ fn number(text: &str) -> Result<u64, Failure> {
     text.parse().map_err(|_| bad_cursor())
 }
 
-/// The place where discarding goes on, and the last message.
-fn position(text: &str) -> Result<(MessageId, MessageId), Failure> {
+/// The place where an order goes on, and the last message.
+pub(super) fn position(text: &str) -> Result<(MessageId, MessageId), Failure> {
     let (after, until) = text.split_once('-').unwrap_or_default();
     Ok((MessageId(number(after)?), MessageId(number(until)?)))
+}
+
+/// Checks the topic filter of the messages of an order.
+pub(super) fn check_filter(filter: &str) -> Result<(), Failure> {
+    let is_plain = TopicFilter::new(filter).is_ok_and(|parsed| parsed.shared().is_none());
+    is_plain.then_some(()).ok_or_else(|| Failure::bad(format!("{filter} is no topic filter")))
 }
 
 async fn discard(of: QueueOf, asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
@@ -152,10 +158,7 @@ async fn discard(of: QueueOf, asked: &Asked, shared: &Shared) -> Result<Answer, 
     if filter.is_some() == (switch(asked, "all")? == Some(true)) {
         return Err(Failure::bad("name the messages with `filter`, or discard all with `all=true`"));
     }
-    if let Some(filter) = &filter {
-        let is_plain = TopicFilter::new(filter).is_ok_and(|parsed| parsed.shared().is_none());
-        is_plain.then_some(()).ok_or_else(|| Failure::bad(format!("{filter} is no topic filter")))?;
-    }
+    filter.as_deref().map_or(Ok(()), check_filter)?;
     let (mut after, mut until) = match asked.parameter("cursor") {
         None => (None, None),
         Some(text) => {

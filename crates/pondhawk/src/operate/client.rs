@@ -83,6 +83,31 @@ impl Server {
     /// # Errors
     /// As [`send`](Self::send).
     pub(crate) fn fetch(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<Vec<u8>> {
+        let (status, body) = self.request(method, path, body)?;
+        if is_success(status) || (status == 503 && path == "/readyz") {
+            return Ok(body);
+        }
+        Err(io::Error::other(reason(&serde_json::from_slice(&body).unwrap_or_default())))
+    }
+
+    /// The answer to a request, also if the server has refused it or has stopped in the middle. Then it comes with the reason.
+    ///
+    /// # Errors
+    /// The server cannot be reached.
+    pub(crate) fn answer(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> io::Result<(Value, Option<String>)> {
+        let (status, body) = self.request(method, path, body)?;
+        let value: Value = serde_json::from_slice(&body).unwrap_or_default();
+        let refused = (!is_success(status)).then(|| reason(&value));
+        Ok((value, refused))
+    }
+
+    /// Exchanges a request for its answer. An error says that the server cannot be reached.
+    fn request(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<(u16, Vec<u8>)> {
         let explain = |error: io::Error| {
             let text = format!(
                 "no answer from the admin server at {}: {error} (is `address` of [admin] set, and does the broker run?)",
@@ -90,13 +115,7 @@ impl Server {
             );
             io::Error::new(error.kind(), text)
         };
-        let (status, body) = self.exchange(method, path, body).map_err(explain)?;
-        if (200..300).contains(&status) || (status == 503 && path == "/readyz") {
-            return Ok(body);
-        }
-        let value: Value = serde_json::from_slice(&body).unwrap_or_default();
-        let text = value["error"]["message"].as_str().unwrap_or("the server has given no reason");
-        Err(io::Error::other(text.to_owned()))
+        self.exchange(method, path, body).map_err(explain)
     }
 
     fn exchange(&self, method: &str, path: &str, body: Option<&Value>) -> io::Result<(u16, Vec<u8>)> {
@@ -125,6 +144,15 @@ impl Server {
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(not_http)?;
         Ok((status, body))
     }
+}
+
+fn is_success(status: u16) -> bool {
+    (200..300).contains(&status)
+}
+
+/// The reason that the server has given for a refusal.
+fn reason(answer: &Value) -> String {
+    answer["error"]["message"].as_str().unwrap_or("the server has given no reason").to_owned()
 }
 
 /// The configuration that the command line names, with the environment.

@@ -51,6 +51,8 @@ pub(super) enum Work<'a> {
     List(Listing),
     /// Discards messages of the queue at `path`: those that match `filter`, or all.
     Discard { path: String, filter: Option<&'a str> },
+    /// Moves messages of a queue with requests to `path`, as this body orders.
+    Move { path: String, order: Value },
     /// Clears the retained messages of topics that match a filter.
     Clear(&'a str),
     /// Prints records, with this text for each list of them.

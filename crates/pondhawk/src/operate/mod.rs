@@ -3,6 +3,7 @@
 mod client;
 mod command;
 mod login;
+mod queue;
 mod records;
 mod secure;
 mod table;
@@ -188,9 +189,10 @@ fn do_work(server: &Server, work: Work<'_>, is_json: bool) -> io::Result<ExitCod
             }
         }
         Work::Discard { path, filter } => {
-            let found = json!({ "discarded": discard(server, &path, filter)? });
+            let found = json!({ "discarded": queue::discard(server, &path, filter)? });
             if is_json { print(&format!("{found}\n")) } else { print(&table::fields(&found)) }
         }
+        Work::Move { path, order } => queue::move_messages(server, &path, order, is_json),
         Work::Clear(filter) => {
             let path = format!("/api/v1/retained?filter={}", encode(filter));
             let found = json!({ "cleared": repeat(server, &path, "cleared")? });
@@ -215,12 +217,6 @@ fn do_work(server: &Server, work: Work<'_>, is_json: bool) -> io::Result<ExitCod
         }
     }?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Discards messages of a queue, piece by piece. Returns their number.
-fn discard(server: &Server, path: &str, filter: Option<&str>) -> io::Result<u64> {
-    let which = filter.map_or_else(|| "all=true".to_owned(), |filter| format!("filter={}", encode(filter)));
-    repeat(server, &format!("{path}?{which}"), "discarded")
 }
 
 /// Sends DELETE requests until all pieces are done. `path` has a query. Returns the sum of a field of their answers.

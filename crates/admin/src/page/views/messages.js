@@ -1,4 +1,4 @@
-import { make, encode, number, bytes, call, change, table, field, values, go, link, list, more, payload, order, orders, changeInPieces } from "./page.js";
+import { make, encode, number, bytes, call, change, table, field, values, go, link, list, more, payload, order, orders, changeInPieces, deletion } from "./page.js";
 
 export async function retained(_, query) {
   const filter = query.get("filter") || "#";
@@ -23,7 +23,7 @@ export async function retained(_, query) {
 // Clears all topics that match, a piece at a time.
 function clearParts(filter) {
   const clear = () => changeInPieces(`Clear the retained messages of all topics that match ${filter}? Subscribers get a message without payload for each.`,
-    "/api/v1/retained", { filter }, "cleared", "topics are cleared.");
+    deletion("/api/v1/retained", { filter }), "cleared", "topics are cleared.");
   return make("p", {}, order("operator", { class: "danger", onclick: clear }, `Clear all that match ${filter}`));
 }
 

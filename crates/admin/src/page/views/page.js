@@ -129,19 +129,23 @@ export async function change(question, path, method, body, done) {
   }
 }
 
+// A piece of a change that a DELETE request with these parameters makes, and further ones with the cursor of the answer.
+export const deletion = (path, parameters) => (cursor) =>
+  call(`${path}?${new URLSearchParams({ ...parameters, ...(cursor && { cursor }) })}`, "DELETE");
+
 // Asks for a change that is carried out in pieces, a request for each, and says how much was done in all.
-export async function changeInPieces(question, path, parameters, field, done) {
+export async function changeInPieces(question, piece, field, done) {
   if (!(await ask(question))) return;
   let count = 0, next = null;
   try {
     do {
-      const answer = await call(`${path}?${new URLSearchParams({ ...parameters, ...(next && { cursor: next }) })}`, "DELETE");
+      const answer = await piece(next);
       count += answer[field];
       next = answer.cursor;
     } while (next);
     say(`${number(count)} ${done}`);
   } catch (error) {
-    say(`Refused: ${error.message}`);
+    say(`${count ? `${number(count)} ${done} Then refused` : "Refused"}: ${error.message}`);
   }
   again();
 }

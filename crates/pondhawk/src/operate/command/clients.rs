@@ -116,6 +116,32 @@ pub(in crate::operate) enum ClientsCommand {
         #[arg(long)]
         all: bool,
     },
+    /// Move messages that wait for a lasting session or a group to the queue of another one
+    Move {
+        /// Client identifier; with --group, the filter of the group
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// NAME is the filter of a group, such as $share/workers/jobs/#
+        #[arg(long)]
+        group: bool,
+        /// Client whose lasting session gets the messages
+        #[arg(
+            long,
+            value_name = "CLIENT",
+            required_unless_present = "to_group",
+            conflicts_with = "to_group"
+        )]
+        to_client: Option<String>,
+        /// Filter of the group that gets the messages
+        #[arg(long, value_name = "FILTER")]
+        to_group: Option<String>,
+        /// Topic filter of the messages
+        #[arg(long, required_unless_present = "all", conflicts_with = "all")]
+        filter: Option<String>,
+        /// Take all messages of the queue
+        #[arg(long)]
+        all: bool,
+    },
     /// List groups that share a subscription
     Groups {
         /// Only groups whose filter has this text in it
@@ -191,6 +217,16 @@ impl ClientsCommand {
             // The parser accepts `--all` only without a filter, and nothing without one of them.
             Self::Discard { name, group, filter, all: _ } => {
                 Work::Discard { path: of_queue(name, *group), filter: filter.as_deref() }
+            }
+            Self::Move { name, group, to_client, to_group, filter, all } => {
+                let mut order = json!({});
+                for (field, text) in [("to_client", to_client), ("to_group", to_group), ("filter", filter)] {
+                    text.iter().for_each(|text| order[field] = json!(text));
+                }
+                if *all {
+                    order["all"] = json!(true);
+                }
+                Work::Move { path: format!("{}/move", of_queue(name, *group)), order }
             }
             Self::Groups { text } => {
                 let path = format!("/api/v1/groups?match={}", encode(text));
