@@ -101,9 +101,9 @@ impl Current {
         self.trace.is_over() && Arc::strong_count(&self.trace) == 1
     }
 
-    /// Whether all lines so far were published, if they are to be.
+    /// Whether all lines were published, if they are to be, with a message about the end behind them.
     fn has_published_all(&self) -> bool {
-        self.target.as_ref().is_none_or(|target| target.is_done_with(self.book.lines().len()))
+        self.target.as_ref().is_none_or(Target::has_ended)
     }
 
     /// Takes in records that have come, as many as a request may. Shards that sleep do not know yet that a trace is full.

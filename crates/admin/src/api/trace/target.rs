@@ -39,6 +39,7 @@ pub(super) struct Target {
     published: usize,
     /// Lines that could not be published.
     lost: usize,
+    has_ended: bool,
 }
 
 /// Lines that are published together.
@@ -58,7 +59,7 @@ pub(super) fn parse(topic: &str, levels_max: usize) -> Result<TopicName<'_>, Fai
 
 impl Target {
     pub(super) fn new(topic: TopicNameBuf) -> Self {
-        Self { topic, given: 0, published: 0, lost: 0 }
+        Self { topic, given: 0, published: 0, lost: 0, has_ended: false }
     }
 
     /// The topic, the number of lines that were published, and of those that could not be.
@@ -66,9 +67,9 @@ impl Target {
         (Some(self.topic.name().as_str()), self.published, self.lost)
     }
 
-    /// Whether this many lines were sent, or are lost.
-    pub(super) fn is_done_with(&self, lines: usize) -> bool {
-        self.published + self.lost == lines
+    /// Whether the last message was sent.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended
     }
 }
 
@@ -122,13 +123,12 @@ impl Traces {
         Some(Round { end: is_last.then(|| current.end()), ..round })
     }
 
-    /// The lines of a round were sent, but for some.
-    fn note_sent(&self, number: u32, lines: usize, lost: usize) {
+    /// Changes the target of a trace, if the trace is not forgotten.
+    fn with_target(&self, number: u32, change: impl FnOnce(&mut Target)) {
         let mut current = self.lock();
         let current = current.as_mut().filter(|current| current.trace.number() == number);
         if let Some(target) = current.and_then(|current| current.target.as_mut()) {
-            target.published += lines - lost;
-            target.lost += lost;
+            change(target);
         }
     }
 }
@@ -147,7 +147,10 @@ pub(super) async fn publish_lines(shared: Arc<Shared>, number: u32, topic: Topic
         for payload in &payloads {
             lost += usize::from(send_line(&shared, topic.name(), payload).await.is_err());
         }
-        shared.traces.note_sent(number, payloads.len(), lost);
+        shared.traces.with_target(number, |target| {
+            target.published += payloads.len() - lost;
+            target.lost += lost;
+        });
         all_lost += lost;
         if let Some(why) = end {
             break why;
@@ -157,6 +160,7 @@ pub(super) async fn publish_lines(shared: Arc<Shared>, number: u32, topic: Topic
         if all_lost == 0 { String::new() } else { format!("; {all_lost} lines could not be published") };
     // Nobody is left to tell if it fails.
     let _ = send_line(&shared, topic.name(), last_line(&format!("{why}{lost}")).to_string().as_bytes()).await;
+    shared.traces.with_target(number, |target| target.has_ended = true);
 }
 
 /// The line behind the last one, in the form of the others.
