@@ -112,7 +112,7 @@ pub trait SpanSink: Send + Sync {
     /// A random number that is not 0.
     fn identifier(&self) -> u64;
 
-    /// Takes a span.
+    /// Takes a span, or counts it as dropped.
     fn ended(&self, span: Span);
 
     /// Counts a span that has no room among those that have not ended.

@@ -138,7 +138,7 @@ impl Spans {
         }
     }
 
-    /// What becomes of a copy. One that waits has no span yet.
+    /// Notes the fate of a copy. One that waits has no span yet.
     fn copy(&mut self, mark: &SpanMark, to: (ConnectionId, Option<PacketId>), of: SpanOf<'_>, fate: Fate) {
         if matches!(fate, Fate::Queued | Fate::Waits) {
             return;
@@ -259,7 +259,7 @@ impl Shard {
         }
     }
 
-    /// What becomes of a copy with a mark.
+    /// Notes the fate of a copy with a mark.
     pub(crate) fn span_copy(
         &mut self,
         mark: &SpanMark,
@@ -272,7 +272,7 @@ impl Shard {
         }
     }
 
-    /// What becomes of a copy that has waited, or was to wait. A retained message that comes with a subscription has no span:
+    /// Notes the fate of a copy that has waited, or was to wait. A retained message that comes with a subscription has no span:
     /// it may have been published long ago.
     pub(crate) fn span_waiting(
         &mut self,

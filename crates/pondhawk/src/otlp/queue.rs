@@ -1,4 +1,4 @@
-//! What waits for the next request.
+//! Lines and spans that wait for the next request.
 
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
