@@ -562,3 +562,22 @@ fn without_an_address_there_is_no_server() {
     let Err(error) = refused else { panic!("other machines would reach it without a token") };
     assert!(error.contains("admin_token_file"), "{error}");
 }
+
+/// A list of many clients takes milliseconds of a processor, which may be that of a shard.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_thread_that_answers_operators_gives_way_to_those_that_serve_clients() {
+    let settings = "[admin]\naddress = \"127.0.0.1:0\"\n".to_owned();
+    let broker = Broker::start(&Options { settings, ..Options::default() });
+    let _server = Server::of(&broker);
+    let niceness_of = |name: &str| {
+        let threads = fs::read_dir(format!("/proc/{}/task", broker.process_id())).expect("it runs");
+        let mut stats =
+            threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
+        // The name of the thread, in parentheses, is the second field. Niceness is field 19.
+        let stat = stats.find(|stat| stat.contains(&format!("({name})"))).expect("such a thread runs");
+        let field = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(16));
+        field.and_then(|field| field.parse::<i32>().ok()).expect("a number")
+    };
+    until("it gives way", || (niceness_of("admin") == 19.min(niceness_of("shard-0") + 10)).then_some(()));
+}

@@ -170,6 +170,8 @@ pub fn start(settings: Settings, operator: Operator, control: Box<dyn Control>) 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let (stop, stopped) = oneshot::channel();
     let thread = thread::Builder::new().name("admin".to_owned()).spawn(move || {
+        // A list of many clients takes milliseconds of a processor, which may be that of a shard.
+        net::give_way();
         let accepting = async {
             tokio::spawn(accept(socket, shared, connections_max));
             // The sender is dropped, and never sends.

@@ -147,6 +147,7 @@ pub use broker::{
 pub use crate::code::give_back_code;
 pub use crate::control::{Order, Orders};
 pub use crate::listener::{Acceptor, BACKLOG, Listening, Rules, TcpOptions};
+pub use crate::slice::give_way;
 pub use turn::{
     CensusAnswer, CensusList, Link, Peer, RECORD_BYTES, Ranked, Ranking, ShardAnswer, Trace, TraceEvent,
     TraceRecord, TraceSubject,

@@ -16,14 +16,14 @@ pub(crate) fn shorten() {
     change(|attributes| attributes.sched_runtime = SLICE_NS);
 }
 
-/// Niceness that is added for a thread that computes, or that asks servers about users. Beside a thread that serves clients, it then gets about a tenth of a
-/// processor, and all of a processor that nobody else needs.
+/// Niceness that is added for a thread that computes, that asks servers about users, or that answers operators. Beside a thread that
+/// serves clients, it then gets about a tenth of a processor, and all of a processor that nobody else needs.
 #[cfg(target_os = "linux")]
 const COMPUTING_NICENESS: i32 = 10;
 
 /// Asks the system for less time for this thread than others have, as long as others need it.
 #[cfg(target_os = "linux")]
-pub(crate) fn give_way() {
+pub fn give_way() {
     change(|attributes| attributes.sched_nice = (attributes.sched_nice + COMPUTING_NICENESS).min(19));
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn shorten() {}
 
 /// Other systems have no such setting.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn give_way() {}
+pub fn give_way() {}
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
