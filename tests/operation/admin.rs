@@ -574,10 +574,12 @@ fn the_thread_that_answers_operators_gives_way_to_those_that_serve_clients() {
         let threads = fs::read_dir(format!("/proc/{}/task", broker.process_id())).expect("it runs");
         let mut stats =
             threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("stat")).ok());
-        // The name of the thread, in parentheses, is the second field. Niceness is field 19.
-        let stat = stats.find(|stat| stat.contains(&format!("({name})"))).expect("such a thread runs");
-        let field = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(16));
-        field.and_then(|field| field.parse::<i32>().ok()).expect("a number")
+        // The name of the thread, in parentheses, is the second field. Niceness is field 19. A thread gives itself its name.
+        let stat = stats.find(|stat| stat.contains(&format!("({name})")))?;
+        stat.rsplit(')').next()?.split_whitespace().nth(16)?.parse::<i32>().ok()
     };
-    until("it gives way", || (niceness_of("admin") == 19.min(niceness_of("shard-0") + 10)).then_some(()));
+    until("it gives way", || {
+        let lowered = 19.min(niceness_of("shard-0")? + 10);
+        (niceness_of("admin")? == lowered).then_some(())
+    });
 }
