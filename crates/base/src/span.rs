@@ -56,13 +56,22 @@ fn number(text: &str, digits: usize) -> Option<u128> {
     u128::from_str_radix(text, 16).ok().filter(|_| is_one)
 }
 
-/// The mark of a message with spans.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The mark of a message with spans: the parts that all of them have.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SpanMark {
     /// The span of its PUBLISH.
     pub identifiers: SpanIdentifiers,
     /// The time of its PUBLISH, in nanoseconds since 1970.
     pub start_unix_ns: u64,
+    /// The first bytes of its topic, at most [`TOPIC_BYTES_MAX`](Self::TOPIC_BYTES_MAX).
+    pub topic: Box<str>,
+    /// The length of its payload, in bytes.
+    pub payload_bytes: usize,
+}
+
+impl SpanMark {
+    /// The rest of a longer topic, in bytes, is not recorded.
+    pub const TOPIC_BYTES_MAX: usize = 1_024;
 }
 
 /// The way of a message that a span is about.
@@ -77,31 +86,22 @@ pub enum SpanKind {
 /// A span that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
-    /// The identifiers of the span.
-    pub identifiers: SpanIdentifiers,
+    /// The mark of the message. Its start is that of all spans.
+    pub mark: Arc<SpanMark>,
+    /// The identifier of the span in its trace. It is not 0.
+    pub identifier: u64,
     /// The span above. `None` if the trace begins here.
     pub parent: Option<u64>,
     /// The kind of the span.
     pub kind: SpanKind,
-    /// Its start, in nanoseconds since 1970.
-    pub start_unix_ns: u64,
     /// Its end, in nanoseconds since 1970.
     pub end_unix_ns: u64,
-    /// The first bytes of the topic, at most [`TOPIC_BYTES_MAX`](Self::TOPIC_BYTES_MAX).
-    pub topic: Box<str>,
     /// The client that has published the message, or receives it.
     pub client_id: Arc<str>,
     /// The QoS on this way.
     pub qos: Qos,
-    /// The length of the payload, in bytes.
-    pub payload_bytes: usize,
     /// The fate of the message. `None` if the connection has ended before it was known.
     pub fate: Option<Fate>,
-}
-
-impl Span {
-    /// The rest of a longer topic, in bytes, is not recorded.
-    pub const TOPIC_BYTES_MAX: usize = 1_024;
 }
 
 /// The place where spans go that have ended, with a clock and a source of identifiers. Nothing here blocks.

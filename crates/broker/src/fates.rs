@@ -14,7 +14,7 @@ use crate::ask::FILTERS_PER_ANSWER;
 use crate::client::Tag;
 use crate::effects::Outside;
 use crate::encode::{Made, Receiver, Source, as_identifiers};
-use crate::spans::SpanOf;
+use crate::spans::SpanReceiver;
 use crate::{Effects, Mail, Room, Shard};
 
 /// Maximum number of members of a group among which a client with a record is looked for.
@@ -128,10 +128,8 @@ impl Shard {
         let Some(mark) = self.mark_of(source) else { return };
         let qos = source.qos().min(target.qos);
         source.for_each(now, |publish| {
-            let topic = publish.topic.name().map_or("", TopicName::as_str);
-            let (client_id, payload_bytes) = (&target.subscriber.client_id, publish.payload.len());
-            let of = SpanOf { client_id, topic, qos, payload_bytes };
-            self.span_copy(&mark, (target.connection, packet_id), of, fate_of(publish));
+            let (client_id, connection) = (&target.subscriber.client_id, target.connection);
+            self.span_copy(&mark, SpanReceiver { client_id, connection, packet_id, qos }, fate_of(publish));
         });
     }
 

@@ -139,6 +139,7 @@ impl Shard {
         consumed
     }
 
+    /// Takes in one message, or some that were read together.
     fn take_in(
         &mut self,
         id: ConnectionId,

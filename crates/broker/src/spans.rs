@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use base::{ConnectionId, Fate, Message, Span, SpanIdentifiers, SpanKind, SpanMark, SpanSettings, Ticket};
+use base::{ConnectionId, Fate, Span, SpanIdentifiers, SpanKind, SpanMark, SpanSettings, Ticket};
 use session::{Incoming, Waiting};
 use wire::{PacketId, Qos, ReasonCode};
 
@@ -43,13 +43,14 @@ pub(crate) struct Spans {
     open: BTreeMap<Exchange, Span>,
 }
 
-/// The parts of a message that a span has.
+/// The receiver of a copy.
 #[derive(Clone, Copy)]
-pub(crate) struct SpanOf<'a> {
+pub(crate) struct SpanReceiver<'a> {
     pub(crate) client_id: &'a Arc<str>,
-    pub(crate) topic: &'a str,
+    pub(crate) connection: ConnectionId,
+    /// Its packet identifier on the way to the client. `None` at QoS 0, and for a copy that does not leave.
+    pub(crate) packet_id: Option<PacketId>,
     pub(crate) qos: Qos,
-    pub(crate) payload_bytes: usize,
 }
 
 impl Spans {
@@ -91,44 +92,37 @@ impl Spans {
         self.left = self.left.saturating_sub(messages).max(1);
     }
 
-    fn span(
-        &self,
-        parent: Option<SpanIdentifiers>,
-        kind: SpanKind,
-        start_unix_ns: u64,
-        of: SpanOf<'_>,
-    ) -> Span {
-        let SpanOf { client_id, topic, qos, payload_bytes } = of;
-        let number = || self.settings.sink.identifier();
-        let trace = || u128::from(number()) << 64 | u128::from(number());
-        Span {
-            identifiers: SpanIdentifiers {
-                trace: parent.map_or_else(trace, |parent| parent.trace),
-                span: number(),
-            },
-            parent: parent.map(|parent| parent.span),
-            kind,
-            start_unix_ns,
-            end_unix_ns: start_unix_ns,
-            topic: topic[..topic.floor_char_boundary(Span::TOPIC_BYTES_MAX)].into(),
-            client_id: Arc::clone(client_id),
-            qos,
-            payload_bytes,
-            fate: None,
+    /// A mark for a message, in the trace of its publisher or in one of its own.
+    fn mark_for(&self, publish: &Incoming<'_>, parent: Option<SpanIdentifiers>) -> Arc<SpanMark> {
+        let sink = &self.settings.sink;
+        let new_trace = || u128::from(sink.identifier()) << 64 | u128::from(sink.identifier());
+        let trace = parent.map_or_else(new_trace, |parent| parent.trace);
+        let topic = publish.topic().as_str();
+        Arc::new(SpanMark {
+            identifiers: SpanIdentifiers { trace, span: sink.identifier() },
+            start_unix_ns: sink.unix_ns(),
+            topic: topic[..topic.floor_char_boundary(SpanMark::TOPIC_BYTES_MAX)].into(),
+            payload_bytes: publish.packet.payload.len(),
+        })
+    }
+
+    /// Whether a span may wait for the end of this exchange. Otherwise it is counted as dropped.
+    fn has_room(&self, exchange: &Exchange) -> bool {
+        let has_room = self.open.len() < self.settings.open_max || self.open.contains_key(exchange);
+        if !has_room {
+            self.settings.sink.dropped();
         }
+        has_room
     }
 
     fn open(&mut self, exchange: Exchange, span: Span) {
-        if self.open.len() >= self.settings.open_max && !self.open.contains_key(&exchange) {
-            return self.settings.sink.dropped();
-        }
         if let Some(before) = self.open.insert(exchange, span) {
             self.end(before, None);
         }
     }
 
     fn end(&self, span: Span, fate: Option<Fate>) {
-        let end_unix_ns = self.settings.sink.unix_ns().max(span.start_unix_ns);
+        let end_unix_ns = self.settings.sink.unix_ns().max(span.mark.start_unix_ns);
         self.settings.sink.ended(Span { end_unix_ns, fate, ..span });
     }
 
@@ -139,16 +133,28 @@ impl Spans {
     }
 
     /// Notes the fate of a copy. One that waits has no span yet.
-    fn copy(&mut self, mark: &SpanMark, to: (ConnectionId, Option<PacketId>), of: SpanOf<'_>, fate: Fate) {
-        if matches!(fate, Fate::Queued | Fate::Waits) {
+    fn copy(&mut self, mark: &Arc<SpanMark>, to: SpanReceiver<'_>, fate: Fate) {
+        let SpanReceiver { client_id, connection, packet_id, qos } = to;
+        let under_way = packet_id.filter(|_| fate == Fate::Sent);
+        let exchange = under_way.map(|packet_id| (connection, Way::ToClient, packet_id));
+        let is_waiting = matches!(fate, Fate::Queued | Fate::Waits);
+        // Before the span is made: one message may have many receivers.
+        if is_waiting || exchange.is_some_and(|exchange| !self.has_room(&exchange)) {
             return;
         }
-        let span = self.span(Some(mark.identifiers), SpanKind::Deliver, mark.start_unix_ns, of);
-        match to {
-            (connection, Some(packet_id)) if fate == Fate::Sent => {
-                self.open((connection, Way::ToClient, packet_id), span);
-            }
-            _ => self.end(span, Some(fate)),
+        let span = Span {
+            mark: Arc::clone(mark),
+            identifier: self.settings.sink.identifier(),
+            parent: Some(mark.identifiers.span),
+            kind: SpanKind::Deliver,
+            end_unix_ns: mark.start_unix_ns,
+            client_id: Arc::clone(client_id),
+            qos,
+            fate: None,
+        };
+        match exchange {
+            Some(exchange) => self.open(exchange, span),
+            None => self.end(span, Some(fate)),
         }
     }
 }
@@ -173,13 +179,21 @@ impl Shard {
         let Some(parent) = spans.draw(publish) else { return false };
         let own = self.clients.get(id).and_then(|client| client.subscriber.as_ref());
         let Some(client_id) = own.map(|own| &own.client_id) else { return false };
-        let (topic, qos) = (publish.topic().as_str(), publish.packet.delivery.qos());
-        let of = SpanOf { client_id, topic, qos, payload_bytes: publish.packet.payload.len() };
-        let span = spans.span(parent, SpanKind::Publish, spans.settings.sink.unix_ns(), of);
-        spans.mark =
-            Some(Arc::new(SpanMark { identifiers: span.identifiers, start_unix_ns: span.start_unix_ns }));
-        match publish.packet.delivery.packet_id() {
-            Some(packet_id) => spans.open((id, Way::FromClient, packet_id), span),
+        let mark = spans.mark_for(publish, parent);
+        let span = Span {
+            identifier: mark.identifiers.span,
+            parent: parent.map(|parent| parent.span),
+            kind: SpanKind::Publish,
+            end_unix_ns: mark.start_unix_ns,
+            client_id: Arc::clone(client_id),
+            qos: publish.packet.delivery.qos(),
+            fate: None,
+            mark: Arc::clone(&mark),
+        };
+        spans.mark = Some(mark);
+        match publish.packet.delivery.packet_id().map(|packet_id| (id, Way::FromClient, packet_id)) {
+            Some(exchange) if spans.has_room(&exchange) => spans.open(exchange, span),
+            Some(_) => {}
             None => spans.publication = Some(span),
         }
         true
@@ -260,33 +274,24 @@ impl Shard {
     }
 
     /// Notes the fate of a copy with a mark.
-    pub(crate) fn span_copy(
-        &mut self,
-        mark: &SpanMark,
-        to: (ConnectionId, Option<PacketId>),
-        of: SpanOf<'_>,
-        fate: Fate,
-    ) {
+    pub(crate) fn span_copy(&mut self, mark: &Arc<SpanMark>, to: SpanReceiver<'_>, fate: Fate) {
         if let Some(spans) = &mut self.spans {
-            spans.copy(mark, to, of, fate);
+            spans.copy(mark, to, fate);
         }
     }
 
-    /// Notes the fate of a copy that has waited, or was to wait. A retained message that comes with a subscription has no span:
-    /// it may have been published long ago.
+    /// Notes the fate of a copy that has waited, or was to wait. One with RETAIN 1 has no span: most of these come with a
+    /// subscription, and may have been published long ago.
     pub(crate) fn span_waiting(
         &mut self,
-        (id, packet_id): (ConnectionId, Option<PacketId>),
+        (connection, packet_id): (ConnectionId, Option<PacketId>),
         waiting: &Waiting<Tag>,
         fate: Fate,
     ) {
-        let message: &Message = &waiting.message;
-        let Some(mark) = message.span().filter(|_| !waiting.retain) else { return };
-        let own = self.clients.get(id).and_then(|client| client.subscriber.as_ref());
+        let Some(mark) = waiting.message.span().filter(|_| !waiting.retain) else { return };
+        let own = self.clients.get(connection).and_then(|client| client.subscriber.as_ref());
         let (Some(spans), Some(own)) = (&mut self.spans, own) else { return };
-        let topic = message.topic();
-        let (client_id, payload_bytes) = (&own.client_id, message.payload().len());
-        let of = SpanOf { client_id, topic: topic.as_str(), qos: waiting.qos, payload_bytes };
-        spans.copy(mark, (id, packet_id), of, fate);
+        let to = SpanReceiver { client_id: &own.client_id, connection, packet_id, qos: waiting.qos };
+        spans.copy(mark, to, fate);
     }
 }

@@ -132,18 +132,20 @@ fn a_publisher_that_asks_gets_a_span_for_its_message_and_for_each_copy() {
         let mut spans = sink.take();
         spans.sort_by_key(|span| (span.kind == SpanKind::Deliver, span.qos));
         let [publish, once, deliver] = &spans[..] else { panic!("{spans:?}") };
-        assert!(spans.iter().all(|span| span.identifiers.trace == TRACE && &*span.topic == "pond/x"));
+        assert!(
+            spans.iter().all(|span| span.mark.identifiers.trace == TRACE && &*span.mark.topic == "pond/x")
+        );
         assert_eq!(
             (publish.kind, publish.parent, &*publish.client_id),
             (SpanKind::Publish, Some(PARENT), "toad")
         );
         for (span, client_id, fate) in [(once, "newt", "sent"), (deliver, "frog", "acknowledged")] {
-            assert_eq!((span.parent, &*span.client_id), (Some(publish.identifiers.span), client_id));
-            assert_eq!((span.start_unix_ns, span.payload_bytes), (publish.start_unix_ns, 5));
+            assert_eq!((span.parent, &*span.client_id), (Some(publish.identifier), client_id));
+            assert_eq!((&span.mark, span.mark.payload_bytes), (&publish.mark, 5));
             assert_eq!(span.fate.as_ref().map(base::Fate::word), Some(fate));
-            assert!(span.end_unix_ns > span.start_unix_ns);
+            assert!(span.end_unix_ns > span.mark.start_unix_ns);
         }
-        assert!(once.identifiers.span != deliver.identifiers.span);
+        assert!(once.identifier != deliver.identifier);
     }
 }
 
@@ -239,7 +241,7 @@ fn one_of_many_messages_is_drawn() {
     assert!((50..200).contains(&of_kind(SpanKind::Publish)), "{}", of_kind(SpanKind::Publish));
     let publish = spans.iter().find(|span| span.kind == SpanKind::Publish).expect("one is drawn");
     assert_eq!(publish.parent, None);
-    assert!(publish.identifiers.trace != 0 && publish.identifiers.span != 0);
+    assert!(publish.mark.identifiers.trace != 0 && publish.identifier != 0);
     assert_eq!(world.packets(frog).len(), 400);
 }
 

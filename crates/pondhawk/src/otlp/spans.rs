@@ -80,18 +80,18 @@ pub(super) fn record(span: &Span) -> Value {
     let text = |key: &str, value: &str| json!({ "key": key, "value": { "stringValue": value } });
     let number = |key: &str, value: u64| json!({ "key": key, "value": { "intValue": value.to_string() } });
     let mut record = json!({
-        "traceId": format!("{:032x}", span.identifiers.trace),
-        "spanId": format!("{:016x}", span.identifiers.span),
-        "name": format!("{operation} {}", span.topic),
+        "traceId": format!("{:032x}", span.mark.identifiers.trace),
+        "spanId": format!("{:016x}", span.identifier),
+        "name": format!("{operation} {}", span.mark.topic),
         "kind": kind,
-        "startTimeUnixNano": span.start_unix_ns.to_string(),
+        "startTimeUnixNano": span.mark.start_unix_ns.to_string(),
         "endTimeUnixNano": span.end_unix_ns.to_string(),
         "attributes": [
             text("messaging.system", "mqtt"),
             text("messaging.operation.name", operation),
-            text("messaging.destination.name", &span.topic),
+            text("messaging.destination.name", &span.mark.topic),
             text("messaging.client.id", &span.client_id),
-            number("messaging.message.body.size", span.payload_bytes as u64),
+            number("messaging.message.body.size", span.mark.payload_bytes as u64),
             number("mqtt.qos", span.qos as u64),
             text("mqtt.outcome", outcome),
         ],
@@ -107,22 +107,26 @@ pub(super) fn record(span: &Span) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use base::SpanIdentifiers;
+    use base::{SpanIdentifiers, SpanMark};
     use wire::{Qos, ReasonCode};
 
     use super::*;
 
     fn span(parent: Option<u64>, fate: Option<Fate>) -> Span {
+        let mark = SpanMark {
+            identifiers: SpanIdentifiers { trace: 0xAB, span: 7 },
+            start_unix_ns: 1_700_000_000_000_000_001,
+            topic: "pond/x".into(),
+            payload_bytes: 5,
+        };
         Span {
-            identifiers: SpanIdentifiers { trace: 0xAB, span: 0xC },
+            mark: Arc::new(mark),
+            identifier: 0xC,
             parent,
             kind: SpanKind::Deliver,
-            start_unix_ns: 1_700_000_000_000_000_001,
             end_unix_ns: 1_700_000_000_000_000_003,
-            topic: "pond/x".into(),
             client_id: "frog".into(),
             qos: Qos::AtLeastOnce,
-            payload_bytes: 5,
             fate,
         }
     }
