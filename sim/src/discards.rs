@@ -6,6 +6,7 @@ use ledger::{Discard, Discarded, OperatorAnswer, Question, QueueOf};
 use turn::{AskLedger, ToLedger};
 
 use crate::broker::Process;
+use crate::orders;
 use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::scene::Scene;
@@ -93,25 +94,8 @@ impl Discards {
     }
 
     fn draw_order(&mut self, scenario: &Scenario) -> Discard {
-        let groups: Vec<&str> = scenario
-            .filters
-            .iter()
-            .filter(|filter| filter.is_shared)
-            .map(|filter| filter.text.as_str())
-            .collect();
-        let of = if !groups.is_empty() && self.random.chance(300) {
-            QueueOf::Group((*self.random.pick(&groups)).into())
-        } else {
-            QueueOf::Client(self.random.pick(&scenario.clients).client_id.as_str().into())
-        };
-        let plain: Vec<&str> = scenario
-            .filters
-            .iter()
-            .filter(|filter| !filter.is_shared)
-            .map(|filter| filter.text.as_str())
-            .collect();
-        let is_all = plain.is_empty() || self.random.chance(ALL_PER_MILLE);
-        let filter = (!is_all).then(|| (*self.random.pick(&plain)).into());
+        let of = orders::draw_queue(scenario, &mut self.random);
+        let filter = orders::draw_filter(scenario, ALL_PER_MILLE, &mut self.random);
         Discard { of, filter, after: None, until: None }
     }
 }

@@ -6,6 +6,7 @@ use ledger::{Move, Moved, MovedPiece, OperatorAnswer, Question, QueueOf, Stopped
 use turn::{AskLedger, ToLedger};
 
 use crate::broker::Process;
+use crate::orders;
 use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::scene::Scene;
@@ -13,8 +14,6 @@ use crate::trace::note;
 
 /// Out of a thousand orders: they concern all messages of a queue.
 const ALL_PER_MILLE: usize = 600;
-/// Out of a thousand queues of an order: it is that of a group.
-const GROUPS_PER_MILLE: usize = 300;
 
 /// The operator who moves messages.
 pub(crate) struct Moves {
@@ -88,22 +87,10 @@ impl Moves {
     }
 
     fn draw_order(&mut self, scenario: &Scenario) -> Move {
-        let (from, into) = (self.draw_queue(scenario), self.draw_queue(scenario));
-        let plain = scenario.filters.iter().filter(|filter| !filter.is_shared);
-        let plain: Vec<&str> = plain.map(|filter| filter.text.as_str()).collect();
-        let is_all = plain.is_empty() || self.random.chance(ALL_PER_MILLE);
-        let filter = (!is_all).then(|| (*self.random.pick(&plain)).into());
+        let random = &mut self.random;
+        let (from, into) = (orders::draw_queue(scenario, random), orders::draw_queue(scenario, random));
+        let filter = orders::draw_filter(scenario, ALL_PER_MILLE, random);
         Move { from, into, filter, after: None, until: None }
-    }
-
-    fn draw_queue(&mut self, scenario: &Scenario) -> QueueOf {
-        let groups = scenario.filters.iter().filter(|filter| filter.is_shared);
-        let groups: Vec<&str> = groups.map(|filter| filter.text.as_str()).collect();
-        if !groups.is_empty() && self.random.chance(GROUPS_PER_MILLE) {
-            QueueOf::Group((*self.random.pick(&groups)).into())
-        } else {
-            QueueOf::Client(self.random.pick(&scenario.clients).client_id.as_str().into())
-        }
     }
 }
 
