@@ -139,8 +139,14 @@ impl Server {
 
     /// Sends a request, and closes the connection without a look at the answer.
     pub(super) fn send_and_hang_up(&self, method: &str, path: &str, headers: &str, body: &str) {
+        drop(self.send_unread(method, path, headers, body));
+    }
+
+    /// Sends a request, and returns its connection. The server may not begin if it is closed at once.
+    pub(super) fn send_unread(&self, method: &str, path: &str, headers: &str, body: &str) -> TcpStream {
         let mut stream = TcpStream::connect(self.address).expect("it listens");
         stream.write_all(self.request(method, path, headers, body).as_bytes()).expect("it reads");
+        stream
     }
 
     pub(super) fn get(&self, path: &str) -> Answer {

@@ -291,7 +291,7 @@ fn a_kill_in_the_middle_of_moving_loses_and_doubles_nothing() {
         let (from, to) = (names[round % 2], names[(round + 1) % 2]);
         let order = json!({ "to_client": to, "all": true }).to_string();
         let path = format!("/api/v1/clients/{from}/queue/move");
-        server.send_and_hang_up("POST", &path, "Content-Type: application/json\r\n", &order);
+        let _unread = server.send_unread("POST", &path, "Content-Type: application/json\r\n", &order);
         until("some have moved", || {
             server.value("/api/v1/counters")["moved/by_operator"].as_u64().filter(|moved| *moved > 0)
         });

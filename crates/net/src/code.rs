@@ -65,16 +65,31 @@ mod tests {
     fn the_program_goes_on_without_its_mapped_code() {
         let code = own_code().unwrap_or_default();
         assert_eq!(code.is_empty(), !cfg!(target_os = "linux"));
-        let before = mapped_kib();
-        give_back_code();
+        let has_fewer_pages_after_it = || {
+            let before = mapped_kib();
+            give_back_code();
+            mapped_kib() < before
+        };
+        // Tests beside this one run code of the same program, which is mapped again at once.
+        assert!(code.is_empty() || (0..TRIES_MAX).any(|_| has_fewer_pages_after_it()));
         assert_eq!(own_code().unwrap_or_default(), code);
-        assert!(code.is_empty() || mapped_kib() < before);
     }
 
-    /// The part of files in memory that is mapped, in KiB.
+    const TRIES_MAX: usize = 1_000;
+
+    /// The part of this program's code that is mapped, in KiB. Counted page by page: `VmRSS` and its parts are estimates.
     fn mapped_kib() -> u64 {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix("RssFile:"));
-        line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse().ok()).unwrap_or_default()
+        let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
+        let pages = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+        let mut is_code = false;
+        let mut sum = 0;
+        for line in pages.lines() {
+            if let Some(kib) = line.strip_prefix("Rss:").filter(|_| is_code) {
+                sum += kib.trim().strip_suffix("kB").and_then(|kib| kib.trim().parse().ok()).unwrap_or(0);
+            } else if line.contains('-') {
+                is_code = program.to_str().is_some_and(|program| !code_in(line, program).is_empty());
+            }
+        }
+        sum
     }
 }
