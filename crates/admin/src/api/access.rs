@@ -94,7 +94,7 @@ fn users(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
             if has_more {
                 break;
             }
-            items.push(user_in(found, access, name, &in_force.operators.users));
+            items.push(&user_in(found, access, name, &in_force.operators.users));
             after = name.to_owned();
         }
         if !has_more {
@@ -102,7 +102,7 @@ fn users(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
         }
     }
     let cursor = has_more.then(|| format!("{source}-{}", HEXLOWER.encode(after.as_bytes())));
-    Ok(Answer::json(&json!({ "users": items.into_vec(), "cursor": cursor })))
+    Ok(items.into_answer("users", json!({ "cursor": cursor })))
 }
 
 /// The first names in their order, at most `count`. Looks at each name once, and sorts those alone.
@@ -196,11 +196,11 @@ fn list((command, name): (&str, &str), asked: &Asked, shared: &Shared) -> Result
         if items.is_full() {
             break;
         }
-        items.push(item.take());
+        items.push(&item.take());
         next += 1;
     }
     let cursor = (u64::try_from(next).unwrap_or(u64::MAX) < total).then(|| next.to_string());
-    Ok(Answer::json(&json!({ name: items.into_vec(), "cursor": cursor })))
+    Ok(items.into_answer(name, json!({ "cursor": cursor })))
 }
 
 /// The text of a file with rules that a listener has. Rules in force may be older, if the file has a mistake.

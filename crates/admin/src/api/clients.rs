@@ -9,7 +9,7 @@ use net::Link;
 use serde_json::{Map, Value, json};
 use wire::Version;
 
-use super::items::Items;
+use super::items::{Items, in_turns};
 use super::{QUESTIONS_MAX, bad_cursor, switch, word};
 use crate::answer::{Answer, Failure};
 use crate::asked::Asked;
@@ -84,10 +84,10 @@ pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failu
                 position = Some(at);
                 break;
             }
-            items.push(item);
+            items.push(&item);
         }
     }
-    Ok(Answer::json(&json!({ "clients": items.into_vec(), "cursor": position.map(Position::show) })))
+    Ok(items.into_answer("clients", json!({ "cursor": position.map(Position::show) })))
 }
 
 /// Whether a field of a client has this word. A session without a client has no such field.
@@ -106,16 +106,16 @@ async fn connected_from(shared: &Shared, shard: usize, slot: u32) -> Result<Piec
     let broker::Answer::Clients(clients, next) = answer.answer else {
         unreachable!("it answers its question")
     };
-    let described =
-        clients.iter().zip(answer.links).filter(|(client, _)| client.is_in).map(|(client, link)| {
-            (Position::Shard(shard, client.connection.slot), describe(shared, shard, client, link))
-        });
+    let connected = clients.iter().zip(answer.links).filter(|(client, _)| client.is_in);
+    let described = connected.map(|(client, link)| {
+        (Position::Shard(shard, client.connection.slot), describe(shared, shard, client, link))
+    });
     let next = match next {
         Some(slot) => Position::Shard(shard, slot),
         None if shard + 1 < shared.operator.shards() => Position::Shard(shard + 1, 0),
         None => Position::Sessions(0),
     };
-    Ok((described.collect(), Some(next)))
+    Ok((in_turns(described).collect(), Some(next)))
 }
 
 async fn sessions_from(shared: &Shared, slot: u32) -> Result<Piece, Failure> {
@@ -126,7 +126,7 @@ async fn sessions_from(shared: &Shared, slot: u32) -> Result<Piece, Failure> {
     let absent = sessions.iter().filter(|session| !session.is_connected);
     let described =
         absent.map(|session| (Position::Sessions(session.slot), Value::Object(of_session(session))));
-    Ok((described.collect(), next.map(Position::Sessions)))
+    Ok((in_turns(described).collect(), next.map(Position::Sessions)))
 }
 
 /// A client that is connected.
@@ -269,11 +269,11 @@ pub(crate) async fn subscriptions(asked: &Asked, shared: &Shared) -> Result<Answ
             has_more = true;
             break;
         }
-        items.push(describe(one));
+        items.push(&describe(one));
         last = Some(&one.0);
     }
     let cursor = last.filter(|_| has_more);
-    Ok(Answer::json(&json!({ "subscriptions": items.into_vec(), "cursor": cursor })))
+    Ok(items.into_answer("subscriptions", json!({ "cursor": cursor })))
 }
 
 /// Subscriptions of a client behind a filter, and whether more follow.

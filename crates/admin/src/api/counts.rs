@@ -142,9 +142,9 @@ pub(crate) fn users(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
             cursor = Some(row.show());
             break;
         }
-        items.push(row.describe(counted));
+        items.push(&row.describe(counted));
     }
-    Ok(Answer::json(&json!({ "users": items.into_vec(), "cursor": cursor, "totals": counts.totals })))
+    Ok(items.into_answer("users", json!({ "cursor": cursor, "totals": counts.totals })))
 }
 
 /// The fields of an object that is written down.

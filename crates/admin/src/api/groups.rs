@@ -28,10 +28,10 @@ pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failu
                 from = Some(group.slot);
                 break;
             }
-            items.push(describe(group));
+            items.push(&describe(group));
         }
     }
-    Ok(Answer::json(&json!({ "groups": items.into_vec(), "cursor": from.map(|slot| slot.to_string()) })))
+    Ok(items.into_answer("groups", json!({ "cursor": from.map(|slot| slot.to_string()) })))
 }
 
 /// The place where an answer begins.

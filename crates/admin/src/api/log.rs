@@ -54,7 +54,7 @@ pub(crate) async fn lines(asked: &Asked, shared: &Shared) -> Result<Answer, Fail
             }
             before = line.number;
             if wants(&line) {
-                items.push(describe(&line));
+                items.push(&describe(&line));
             }
         }
         if !has_more || items.is_full() {
@@ -62,7 +62,7 @@ pub(crate) async fn lines(asked: &Asked, shared: &Shared) -> Result<Answer, Fail
         }
         tokio::task::yield_now().await;
     }
-    Ok(Answer::json(&json!({ "lines": items.into_vec(), "cursor": has_more.then(|| before.to_string()) })))
+    Ok(items.into_answer("lines", json!({ "cursor": has_more.then(|| before.to_string()) })))
 }
 
 /// The place of a level among all, the most important first.
@@ -91,10 +91,10 @@ pub(crate) fn changes(asked: &Asked, shared: &Shared) -> Result<Answer, Failure>
             has_more = true;
             break;
         }
-        items.push(change);
+        items.push(&change);
         before = number;
     }
-    Ok(Answer::json(&json!({ "changes": items.into_vec(), "cursor": has_more.then(|| before.to_string()) })))
+    Ok(items.into_answer("changes", json!({ "cursor": has_more.then(|| before.to_string()) })))
 }
 
 /// A cursor that is the number of a line or a record.

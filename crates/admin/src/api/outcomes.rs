@@ -82,9 +82,9 @@ pub(crate) fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
         if items.is_full() {
             break;
         }
-        items.push(json!({ "client_id": &*client, "seconds_left": left }));
+        items.push(&json!({ "client_id": &*client, "seconds_left": left }));
     }
-    Ok(Answer::json(&json!({ "clients": items.into_vec() })))
+    Ok(items.into_answer("clients", json!({})))
 }
 
 /// Begins a record, or prolongs it. The answer comes when all threads record.
@@ -177,14 +177,10 @@ pub(crate) async fn show(asked: &Asked, shared: &Shared) -> Result<Answer, Failu
         if items.is_full() {
             break;
         }
-        items.push(describe(record));
+        items.push(&describe(record));
     }
-    Ok(Answer::json(&json!({
-        "client_id": client,
-        "seconds_left": seconds_left,
-        "messages": items.into_vec(),
-        "earlier": earlier,
-    })))
+    let others = json!({ "client_id": client, "seconds_left": seconds_left, "earlier": earlier });
+    Ok(items.into_answer("messages", others))
 }
 
 /// The last messages on a path, for an explanation. `null` without a record.

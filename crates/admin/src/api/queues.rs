@@ -87,16 +87,14 @@ async fn list(of: QueueOf, asked: &Asked, shared: &Shared) -> Result<Answer, Fai
                 after = last;
                 break;
             }
-            items.push(describe(message));
+            items.push(&describe(message));
             last = Some(message.id);
         }
         if after.is_none() {
             break None;
         }
     };
-    Ok(Answer::json(
-        &json!({ "messages": items.into_vec(), "cursor": cursor.map(|MessageId(id)| id.to_string()) }),
-    ))
+    Ok(items.into_answer("messages", json!({ "cursor": cursor.map(|MessageId(id)| id.to_string()) })))
 }
 
 /// Some messages behind one, after those on disk have been read.

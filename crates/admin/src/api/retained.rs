@@ -42,12 +42,12 @@ pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failu
                 next = Some(Box::new(Cursor::over_all(parsed, last)));
                 break;
             }
-            items.push(describe(&message, SHOWN_BYTES));
+            items.push(&describe(&message, SHOWN_BYTES));
             last = Some(message);
         }
     }
     let next = next.map(|cursor| HEXLOWER.encode(cursor.position()));
-    Ok(Answer::json(&json!({ "retained": items.into_vec(), "cursor": next })))
+    Ok(items.into_answer("retained", json!({ "cursor": next })))
 }
 
 async fn step(
@@ -152,14 +152,14 @@ pub(crate) async fn topics(asked: &Asked, shared: &Shared) -> Result<Answer, Fai
                 after = last;
                 break;
             }
-            items.push(describe_branch(under, branch));
+            items.push(&describe_branch(under, branch));
             last = Some(branch.name.as_str().into());
         }
         if after.is_none() || items.is_full() {
             break;
         }
     }
-    Ok(Answer::json(&json!({ "topics": items.into_vec(), "cursor": after })))
+    Ok(items.into_answer("topics", json!({ "cursor": after })))
 }
 
 fn describe_branch(under: Option<&str>, branch: &Branch) -> Value {

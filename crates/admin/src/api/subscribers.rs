@@ -31,11 +31,11 @@ pub(crate) async fn list(asked: &Asked, shared: &Shared) -> Result<Answer, Failu
                 next = Some(from + number);
                 break;
             }
-            items.push(describe(one));
+            items.push(&describe(one));
         }
     }
     let cursor = next.map(|next| next.to_string());
-    Ok(Answer::json(&json!({ "subscriptions": items.into_vec(), "cursor": cursor })))
+    Ok(items.into_answer("subscriptions", json!({ "cursor": cursor })))
 }
 
 fn describe(found: &broker::Subscription) -> Value {
