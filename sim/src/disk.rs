@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use journal::simulated::{Failure, Simulated};
-use journal::{OpenError, Storage};
+use journal::{OpenError, Storage, Trouble};
 
 use crate::decay;
 use crate::random::Random;
@@ -110,6 +110,22 @@ impl Disk {
     /// Whether this is no surprise when a journal is opened.
     pub(crate) fn explains(&self, error: &OpenError) -> bool {
         matches!(error, OpenError::Io { .. }) && (self.has_sprung() || self.is_full)
+    }
+
+    /// Nothing is wrong with the journal but what was done to this disk, or what the scenario excuses.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub(crate) fn explains_trouble(&self, trouble: &Trouble, is_excused: bool) -> Result<(), String> {
+        if let Some(damage) = &trouble.damage {
+            return Err(format!("the journal says that it is damaged: {damage}"));
+        }
+        match &trouble.failure {
+            Some(failure) if !self.has_failed() && !is_excused => {
+                Err(format!("the journal has failed: {failure}"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The process ends, if it has not yet.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use base::{Now, Purpose};
 use broker::Totals;
 use index::Subscriptions;
+use journal::OpenError;
 use journal::simulated::Failure;
-use journal::{OpenError, Trouble};
 use ledger::{Addressed, Ledger};
 
 use crate::broker::Process;
@@ -51,6 +51,8 @@ const SEGMENTS_MORE: u64 = 32;
 /// the maximum number of steps for which it does not run.
 const HELD_PER_MILLE: usize = 10;
 const HELD_STEPS_MAX: usize = 200;
+/// Steps from one look at the accounts to the next. What does not add up seldom does so later, and the last look is at the end.
+const STEPS_PER_ACCOUNT: u64 = 16;
 /// Rounds without the clock going on: more are a loop without end.
 const ROUNDS_MAX: usize = 100_000;
 
@@ -435,8 +437,10 @@ impl World {
         }
         let Some(process) = &self.process else { return Ok(()) };
         self.tally.tight += u64::from(process.budget().is_tight());
-        self.check_journal(&process.trouble())?;
-        check_account(&process.counters, &process.parties, &process.gauges)?;
+        self.disk.explains_trouble(&process.trouble(), self.scenario.excuses_failure())?;
+        if self.scene.trace.step.is_multiple_of(STEPS_PER_ACCOUNT) {
+            check_account(&process.counters, &process.parties, &process.gauges)?;
+        }
         self.scene.oracle.check_limits_in_force();
         let fullest = process.fullest();
         self.tally.in_parts += u64::from(fullest.2 > IN_PARTS_BYTES);
@@ -741,6 +745,7 @@ impl World {
 
     /// Retained messages, and connected clients with their wills, are all that memory is held for.
     fn check_memory(&self, process: &Process) -> Result<(), String> {
+        check_account(&process.counters, &process.parties, &process.gauges)?;
         use Purpose::{Connections, Messages, Places, Sessions};
         let budget = process.budget();
         let is_explained = |purpose: &Purpose| matches!(purpose, Connections | Messages | Places | Sessions);
@@ -783,18 +788,5 @@ impl World {
 
     fn open(&self) -> Result<journal::Opening, OpenError> {
         journal::open(self.disk.storage(), self.scenario.journal.clone())
-    }
-
-    /// Nothing is wrong with the journal but what was done to its disk.
-    fn check_journal(&self, trouble: &Trouble) -> Result<(), String> {
-        if let Some(damage) = &trouble.damage {
-            return Err(format!("the journal says that it is damaged: {damage}"));
-        }
-        match &trouble.failure {
-            Some(failure) if !self.disk.has_failed() && !self.scenario.excuses_failure() => {
-                Err(format!("the journal has failed: {failure}"))
-            }
-            _ => Ok(()),
-        }
     }
 }
