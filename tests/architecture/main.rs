@@ -87,7 +87,7 @@ fn files_and_functions_are_short() {
 
 #[test]
 fn parameter_lists_are_short() {
-    assert_none(&parameters::findings(&sources(), parameters::LET_IN));
+    assert_none(&parameters::findings(&sources()));
 }
 
 #[test]

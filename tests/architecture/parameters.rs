@@ -1,38 +1,17 @@
 //! How many parameters a function may have.
 
-use std::collections::BTreeMap;
-
 use crate::source::Source;
 
 /// Past this, some of them belong together. `self` counts.
 const PARAMETERS_MAX: usize = 6;
 
-/// Functions with more parameters that were let in: crate, function, parameters. An entry may only shrink.
-pub(crate) const LET_IN: &[(&str, &str, usize)] =
-    &[("broker", "encode_with", 7), ("broker", "subscribed", 7), ("broker", "unsubscribed", 7)];
-
-/// Every longer list that is not let in, and every entry that is not needed as it is.
-pub(crate) fn findings(sources: &[Source], let_in: &[(&str, &str, usize)]) -> Vec<String> {
-    let mut longest: BTreeMap<(&str, &str), (usize, String)> = BTreeMap::new();
+/// Every list that is longer than this.
+pub(crate) fn findings(sources: &[Source]) -> Vec<String> {
     let mut findings = Vec::new();
     for source in sources {
         for (name, line, count) in functions(&source.text).filter(|(.., count)| *count > PARAMETERS_MAX) {
-            let of = source.crate_name().unwrap_or_default();
-            let place =
-                source.finding(line, format!("{name} has {count} parameters, at most {PARAMETERS_MAX}"));
-            if let_in.iter().any(|(its_crate, its_name, _)| (*its_crate, *its_name) == (of, name)) {
-                let entry = longest.entry((of, name)).or_default();
-                *entry = (*entry).clone().max((count, place));
-            } else {
-                findings.push(place);
-            }
-        }
-    }
-    for (of, name, allowed) in let_in {
-        match longest.get(&(*of, *name)) {
-            Some((count, place)) if count > allowed => findings.push(place.clone()),
-            Some((count, _)) if count == allowed => {}
-            _ => findings.push(format!("{of} {name}: lower its entry in parameters.rs, or take it out")),
+            let text = format!("{name} has {count} parameters, at most {PARAMETERS_MAX}");
+            findings.push(source.finding(line, text));
         }
     }
     findings
@@ -82,16 +61,12 @@ fn parameters(rest: &str) -> usize {
 }
 
 #[test]
-fn long_lists_are_found_and_the_entries_only_shrink() {
+fn long_lists_are_found() {
     let text = "impl A {\n    pub(crate) fn a<'x, F: Fn(u8, u8) -> u8>(&mut self, (b, c): (u8, u8), d: Vec<u8, G>, e: impl Fn(u8, u8), f: [u8; 2],\n        g: u8,\n    ) {}\n}\n";
     let counted: Vec<_> = functions(text).collect();
     assert_eq!(counted, [("a", 2, 6)]);
     let list = |count: usize| vec!["a: u8"; count].join(", ");
     let source = |count| [Source::parse("crates/wire/src/a.rs", &format!("fn a({}) {{}}\n", list(count)))];
-    assert!(findings(&source(6), &[]).is_empty());
-    assert_eq!(findings(&source(7), &[]), ["crates/wire/src/a.rs:1: a has 7 parameters, at most 6"]);
-    assert!(findings(&source(7), &[("wire", "a", 7)]).is_empty());
-    assert_eq!(findings(&source(8), &[("wire", "a", 7)]).len(), 1);
-    assert_eq!(findings(&source(6), &[("wire", "a", 7)]).len(), 1, "an entry that is not needed");
-    assert_eq!(findings(&source(7), &[("wire", "a", 8)]).len(), 1, "an entry that is too high");
+    assert!(findings(&source(6)).is_empty());
+    assert_eq!(findings(&source(7)), ["crates/wire/src/a.rs:1: a has 7 parameters, at most 6"]);
 }

@@ -12,7 +12,7 @@ use wire::{
 
 use crate::client::{Client, Tag};
 use crate::effects::Outside;
-use crate::encode::{ALIAS_BYTES, Dispatch, Made, Receiver, Shape, Source, as_identifiers};
+use crate::encode::{ALIAS_BYTES, Dispatch, Form, Made, Receiver, Shape, Source, as_identifiers};
 use crate::mount::shortened;
 use crate::retained::Arrival;
 use crate::{Effects, Flush, Room, Run, Shard};
@@ -71,7 +71,7 @@ impl Shard {
         }
         let mut found = Found::default();
         let mut arrival = match source {
-            Source::Message { message, stored: true } => Some(Arrival::new(message)),
+            Source::Message { message, value: Some(id) } => Some(Arrival::new(message, id)),
             _ => None,
         };
         for target in targets {
@@ -119,7 +119,7 @@ impl Shard {
                         return None;
                     }
                     // At QoS 1 and 2 it was acknowledged, and its topic may have another value before the cursor comes to it.
-                    walks.came_live(message, arrival, &bringing);
+                    walks.came_live(arrival, &bringing);
                 }
                 message.retain() && target.retain_as_published
             }
@@ -490,7 +490,7 @@ impl Shard {
     pub(crate) fn deliver_retained(
         &mut self,
         connection: ConnectionId,
-        messages: Vec<Arc<Message>>,
+        messages: impl Iterator<Item = Arc<Message>>,
         interest: Interest,
         to: &mut Outside<'_, impl Effects>,
     ) {
@@ -503,7 +503,7 @@ impl Shard {
         let lasts = client.queue().is_some();
         let is_once = |message: &Arc<Message>| lasts || message.qos().min(interest.qos()) == Qos::AtMostOnce;
         let may_receive = |message: &Arc<Message>| self.may_receive(client, message.topic());
-        let wanted = messages.into_iter().filter(is_foreign).filter(may_receive);
+        let wanted = messages.filter(is_foreign).filter(may_receive);
         let (once, more): (Vec<_>, Vec<_>) = wanted.partition(is_once);
         more.into_iter().for_each(|message| self.bring(connection, message, interest, now));
         for message in once {
@@ -518,14 +518,15 @@ impl Shard {
         let Some(version) = client.session.version() else { return };
         let qos = message.qos().min(interest.qos());
         let identifiers: Identifiers = interest.identifier().into_iter().collect();
-        let source = Source::Message { message: &message, stored: true };
+        let source = Source::Message { message: &message, value: None };
         let cut = client.mount.as_ref().map_or(0, |mount| mount.cut_of(source));
         let shape = Shape { is_5: version.is_5(), retain: true, qos, cut };
         let numbers = as_identifiers(&identifiers);
         let numbers = SubscriptionIdentifiers::from(numbers.as_slice());
         let buffer = &mut self.buffers.single;
         buffer.clear();
-        let made = source.encode(shape, numbers, client.session.packet_bytes_max(), now, buffer);
+        let form = Form { shape, identifiers: numbers, bytes_max: client.session.packet_bytes_max() };
+        let made = source.encode(form, now, buffer);
         self.counters.routed.add(1);
         if made.count == 0 {
             return self.counters.count_sent(&client.counts, &made);
@@ -546,7 +547,7 @@ impl Shard {
         let now = to.now;
         let Some(client) = self.clients.get(connection) else { return };
         let Some(version) = client.session.version() else { return };
-        let source = Source::Message { message, stored: true };
+        let source = Source::Message { message, value: None };
         let cut = client.mount.as_ref().map_or(0, |mount| mount.cut_of(source));
         let shape = Shape { is_5: version.is_5(), retain: true, qos: Qos::AtMostOnce, cut };
         let identifiers = as_identifiers(interest.identifier().as_slice());
@@ -554,7 +555,7 @@ impl Shard {
         let bytes_max = client.session.packet_bytes_max();
         let buffer = &mut self.buffers.single;
         buffer.clear();
-        let made = source.encode(shape, identifiers, bytes_max, now, buffer);
+        let made = source.encode(Form { shape, identifiers, bytes_max }, now, buffer);
         self.counters.routed.add(1);
         let room = to.publish(connection, buffer, Flush::Direct);
         self.counters.count_once(&client.counts, &made, room);

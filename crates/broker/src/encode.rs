@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use base::{Budget, ConnectionId, Message, Now, SpanMark};
 use index::Target;
+use protocol::MessageId;
 use session::Session;
 use topic::TopicName;
 use wire::{
@@ -41,8 +42,8 @@ impl Flush {
 pub(crate) enum Source<'a> {
     /// Packets as they were read.
     Run(Run<'a>),
-    /// A message that went through the ledger, and whether that keeps it.
-    Message { message: &'a Arc<Message>, stored: bool },
+    /// A message that went through the ledger, and its number if it has just become the retained value of its topic.
+    Message { message: &'a Arc<Message>, value: Option<MessageId> },
 }
 
 /// How receivers differ in the bytes they get.
@@ -254,7 +255,8 @@ impl<'a> Dispatch<'a> {
         }
         let single = &mut self.buffers.single;
         single.clear();
-        self.made = self.source.encode_with(only, shape, identifiers, bytes_max, self.now, single);
+        let form = Form { shape, identifiers, bytes_max };
+        self.made = self.source.encode_with(only, form, self.now, single);
         Bytes::Single
     }
 
@@ -508,12 +510,21 @@ impl<'a> Dispatch<'a> {
                 Made { count: 1, payload_bytes: run.payload_bytes, ..Made::default() }
             }
             source => {
-                let (nobody, only) = (SubscriptionIdentifiers::EMPTY, self.only());
-                let shaped = &mut self.buffers.shaped;
-                source.encode_with(only, shape, nobody, usize::MAX, self.now, shaped)
+                let form = Form { shape, identifiers: SubscriptionIdentifiers::EMPTY, bytes_max: usize::MAX };
+                let only = self.only();
+                source.encode_with(only, form, self.now, &mut self.buffers.shaped)
             }
         };
     }
+}
+
+/// The form of the packets for one receiver.
+#[derive(Clone, Copy)]
+pub(crate) struct Form<'a> {
+    pub(crate) shape: Shape,
+    pub(crate) identifiers: SubscriptionIdentifiers<'a>,
+    /// Larger packets are left out, and counted.
+    pub(crate) bytes_max: usize,
 }
 
 impl<'a> Source<'a> {
@@ -573,28 +584,14 @@ impl<'a> Source<'a> {
             && shape.cut == 0)
     }
 
-    /// Appends the packets of a shape that are not larger than `bytes_max`.
-    pub(crate) fn encode(
-        self,
-        shape: Shape,
-        identifiers: SubscriptionIdentifiers<'_>,
-        bytes_max: usize,
-        now: Now,
-        buffer: &mut Vec<u8>,
-    ) -> Made {
-        self.encode_with(None, shape, identifiers, bytes_max, now, buffer)
+    /// Appends the packets for one receiver.
+    pub(crate) fn encode(self, form: Form<'_>, now: Now, buffer: &mut Vec<u8>) -> Made {
+        self.encode_with(None, form, now, buffer)
     }
 
     /// The same, if the only message was taken apart before.
-    fn encode_with(
-        self,
-        only: Option<Publish<'a>>,
-        shape: Shape,
-        identifiers: SubscriptionIdentifiers<'_>,
-        bytes_max: usize,
-        now: Now,
-        buffer: &mut Vec<u8>,
-    ) -> Made {
+    fn encode_with(self, only: Option<Publish<'a>>, form: Form<'_>, now: Now, buffer: &mut Vec<u8>) -> Made {
+        let Form { shape, identifiers, bytes_max } = form;
         let mut made = Made::default();
         let version = shape.version();
         self.for_each_of(only, now, |publish| {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base::{ConnectionId, Interest, Message};
 use index::{FilterHash, FilterSum, MatchingFilters, Subscriptions, Target};
-use protocol::{Command, CursorId};
+use protocol::{Command, CursorId, MessageId, Numbered};
 use topic::TopicFilter;
 
 use crate::client::Client;
@@ -35,19 +35,20 @@ struct Walk {
     /// live.
     unbegun: Option<FilterHash>,
     /// The last value of each topic that came live before the cursor was opened. The walk leaves these values out.
-    came_live: BTreeMap<FilterHash, Arc<Message>>,
+    came_live: BTreeMap<FilterHash, MessageId>,
 }
 
 /// A retained message that came live, and the hashes of the filters that match its topic. The hashes are computed once for
 /// all receivers of a shard, and only if one of them has a walk that has not begun.
 pub(crate) struct Arrival<'a> {
     message: &'a Message,
+    id: MessageId,
     matching: Option<MatchingFilters>,
 }
 
 impl<'a> Arrival<'a> {
-    pub(crate) fn new(message: &'a Message) -> Self {
-        Self { message, matching: None }
+    pub(crate) fn new(message: &'a Message, id: MessageId) -> Self {
+        Self { message, id, matching: None }
     }
 }
 
@@ -94,11 +95,11 @@ impl Walks {
     }
 
     /// The message goes out live all the same: these walks do not bring it again.
-    pub(crate) fn came_live(&mut self, message: &Arc<Message>, arrival: &Arrival<'_>, walks: &[CursorId]) {
+    pub(crate) fn came_live(&mut self, arrival: &Arrival<'_>, walks: &[CursorId]) {
         let Some(matching) = &arrival.matching else { return };
         for id in walks {
             if let Some(walk) = self.walks.get_mut(id) {
-                walk.came_live.insert(matching.topic(), Arc::clone(message));
+                walk.came_live.insert(matching.topic(), arrival.id);
             }
         }
     }
@@ -268,7 +269,7 @@ impl Shard {
         &mut self,
         connection: ConnectionId,
         id: CursorId,
-        (mut messages, done): (Vec<Arc<Message>>, bool),
+        (mut messages, done): (Vec<Numbered>, bool),
         to: &mut Outside<'_, impl Effects>,
     ) {
         let Some(client) = self.clients.get_mut(connection) else { return };
@@ -283,9 +284,9 @@ impl Shard {
             to.command(Command::Took { connection, id });
         }
         if !walk.came_live.is_empty() {
-            messages.retain(|message| {
-                let live = walk.came_live.get(&self.index.hash_of_topic(message.topic()));
-                !live.is_some_and(|live| Arc::ptr_eq(live, message))
+            messages.retain(|found| {
+                let live = walk.came_live.get(&self.index.hash_of_topic(found.message.topic()));
+                live != Some(&found.id)
             });
         }
         if done {
@@ -293,6 +294,7 @@ impl Shard {
         } else {
             walks.ready.push_back(id);
         }
+        let messages = messages.into_iter().map(|found| found.message);
         self.deliver_retained(connection, messages, interest, to);
         self.continue_walks(connection, to);
     }
@@ -338,7 +340,7 @@ mod tests {
         let targets = Targets::look_up(&index, message.topic(), None);
         let [target] = targets.on(ShardId::new(0)) else { panic!("one target") };
         let before = LOOKS.get();
-        let found = walks.will_bring(&mut Arrival::new(&message), target, &index);
+        let found = walks.will_bring(&mut Arrival::new(&message, MessageId(1)), target, &index);
         (LOOKS.get() - before, found.len())
     }
 

@@ -421,8 +421,8 @@ impl Shard {
             Reply::Stored { connection, ticket, reason } => {
                 self.stored(connection, ticket, reason, to);
             }
-            Reply::Live { message, targets, stored } => {
-                let source = Source::Message { message: &message, stored };
+            Reply::Live { message, targets, value } => {
+                let source = Source::Message { message: &message, value };
                 self.deliver(source, &targets, Flush::of(targets.len()), to);
             }
             Reply::Deliver(deliver) => self.deliver_queued(*deliver, to),

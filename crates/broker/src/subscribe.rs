@@ -67,6 +67,13 @@ pub(crate) struct Pending {
     pub(crate) asks: Asks,
 }
 
+/// The sender of a part of a packet with many filters, and the part.
+struct Asker {
+    connection: ConnectionId,
+    subscriber: Arc<Subscriber>,
+    part: Part,
+}
+
 /// A part of a packet with many filters.
 #[derive(Debug)]
 pub(crate) struct Part {
@@ -324,11 +331,10 @@ impl Shard {
             if let Some(client) = self.clients.get_mut(id) {
                 client.has_changes = false;
             }
+            let asker = Asker { connection: id, subscriber, part };
             let answer = match asks {
-                Asks::Subscribe(asked) => self.subscribed(id, &subscriber, part, asked, &mut applied, to),
-                Asks::Unsubscribe(filters) => {
-                    self.unsubscribed(id, &subscriber, part, filters, &mut applied, to)
-                }
+                Asks::Subscribe(asked) => self.subscribed(asker, asked, &mut applied, to),
+                Asks::Unsubscribe(filters) => self.unsubscribed(asker, filters, &mut applied, to),
             };
             answers.extend(answer.map(|answer| (id, answer)));
         }
@@ -370,13 +376,12 @@ impl Shard {
     /// A SUBSCRIBE is in the index. Returns its answer, unless the ledger has to record it first.
     fn subscribed(
         &mut self,
-        id: ConnectionId,
-        subscriber: &Arc<Subscriber>,
-        part: Part,
+        asker: Asker,
         asked: Vec<Result<Granted, SubAckReason>>,
         applied: &mut impl Iterator<Item = Applied<Interest>>,
         to: &mut Outside<'_, impl Effects>,
     ) -> Option<Recording> {
+        let Asker { connection: id, subscriber, part } = asker;
         let mut reasons = Vec::with_capacity(asked.len());
         let (mut walks, mut recorded) = (Vec::new(), Vec::new());
         let (mut places, mut shared) = (Vec::new(), Vec::new());
@@ -408,11 +413,11 @@ impl Shard {
         let packet_id = part.packet_id;
         let mut answer = Some(Recording { part, answer: Reasons::Subscribe(reasons), places, shared });
         if !recorded.is_empty() {
-            let (subscriber, subscriptions) = (Arc::clone(subscriber), recorded);
             self.record(id, answer.take());
             let lasts = subscriber.queue.is_some();
             let brought = walks.iter().filter(|(.., asked)| lasts && asked.is_some());
             let retained = brought.map(|(filter, ..)| filter.clone()).collect();
+            let subscriptions = recorded;
             to.command(Command::Subscribe { subscriber, connection: id, packet_id, subscriptions, retained });
         }
         for (filter, interest, asked) in walks {
@@ -572,13 +577,12 @@ impl Shard {
     /// An UNSUBSCRIBE is in the index. Returns its answer, unless the ledger has to record it first.
     fn unsubscribed(
         &mut self,
-        id: ConnectionId,
-        subscriber: &Arc<Subscriber>,
-        part: Part,
+        asker: Asker,
         filters: Vec<Result<Box<str>, UnsubAckReason>>,
         applied: &mut impl Iterator<Item = Applied<Interest>>,
         to: &mut Outside<'_, impl Effects>,
     ) -> Option<Recording> {
+        let Asker { connection: id, subscriber, part } = asker;
         let mut reasons = Vec::with_capacity(filters.len());
         let mut recorded = Vec::new();
         let (mut places, mut shared) = (Vec::new(), Vec::new());
@@ -613,8 +617,7 @@ impl Shard {
         let mut answer = Some(Recording { part, answer: Reasons::Unsubscribe(reasons), places, shared });
         if !recorded.is_empty() || is_recording {
             self.record(id, answer.take());
-            let (subscriber, filters) = (Arc::clone(subscriber), recorded);
-            to.command(Command::Unsubscribe { subscriber, connection: id, packet_id, filters });
+            to.command(Command::Unsubscribe { subscriber, connection: id, packet_id, filters: recorded });
         }
         answer
     }

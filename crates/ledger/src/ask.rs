@@ -208,7 +208,8 @@ impl Ledger {
             Question::Move(order) => Answer::Move(self.move_messages(&order, now, to)),
             Question::Retained(mut cursor) => {
                 let step = self.retained.step(&mut cursor, RETAINED_PER_ANSWER, now);
-                Answer::Retained(step.messages, (!step.done).then_some(cursor))
+                let messages = step.messages.into_iter().map(|found| found.message).collect();
+                Answer::Retained(messages, (!step.done).then_some(cursor))
             }
             Question::Branches { under, after } => {
                 let (under, after) = (under.as_deref(), after.as_deref());

@@ -18,6 +18,7 @@ mod trace;
 
 pub use effects::{Address, Effects, Lsn, Refusal};
 pub use keeper::{Keeper, Progress};
+pub use protocol::MessageId;
 
 /// Delay before a record that was refused for lack of space is tried again, in milliseconds.
 pub(crate) const RETRY_MS: u64 = 100;
@@ -26,10 +27,6 @@ pub(crate) const RETRY_MS: u64 = 100;
 /// queue, without the client identifier.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
-
-/// A message. Grows, and is never given twice.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MessageId(pub u64);
 
 /// The numbers that were given last. None is given twice, also after a restart.
 #[derive(Debug, Default)]

@@ -12,6 +12,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use base::{Message, Now};
+use protocol::Numbered;
 use topic::{TopicFilter, TopicName};
 use wire::Qos;
 
@@ -134,7 +135,7 @@ pub struct Stride {
 #[derive(Debug)]
 pub struct Step {
     /// In the order of their topics.
-    pub messages: Vec<Arc<Message>>,
+    pub messages: Vec<Numbered>,
     /// Nothing more will be found.
     pub done: bool,
 }
@@ -238,10 +239,10 @@ impl Retained {
         self.bytes.saturating_sub(self.bytes_max)
     }
 
-    /// Whether this very message is the value of its topic.
+    /// Whether the message with this number is the value of the topic.
     #[must_use]
-    pub fn is_value(&self, message: &Arc<Message>) -> bool {
-        self.values.get(&key_of(message.topic())).is_some_and(|value| Arc::ptr_eq(&value.message, message))
+    pub fn is_value(&self, topic: TopicName<'_>, id: MessageId) -> bool {
+        self.values.get(&key_of(topic)).is_some_and(|value| value.id == id)
     }
 
     /// The value with this number, which is about to be set, is not on the record.
@@ -310,7 +311,9 @@ impl Retained {
                     Place::Match => {
                         if cursor.brings(key, value) && !value.message.is_expired(now) {
                             bytes += value.message.size_bytes();
-                            found.messages.push(Arc::clone(&value.message));
+                            found
+                                .messages
+                                .push(Numbered { id: value.id, message: Arc::clone(&value.message) });
                         }
                         None
                     }
@@ -330,7 +333,7 @@ impl Retained {
             }
             found.done = true;
             if let Some(last) = found.messages.last() {
-                cursor.from = behind_topic(last.topic());
+                cursor.from = behind_topic(last.message.topic());
             }
             return found;
         }

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use auth::{Action, Realms};
-use base::{Message, Now, Place, QueueId};
-use protocol::Reply;
+use base::{Now, Place, QueueId};
+use protocol::{Numbered, Reply};
 use topic::TopicFilter;
 use wire::Qos;
 
@@ -122,9 +122,9 @@ impl Walking<'_> {
         &mut self,
         key: WalkKey,
         queue: QueueId,
-        messages: Vec<Arc<Message>>,
+        messages: Vec<Numbered>,
         to: &mut impl Effects,
-    ) -> Option<(Vec<Arc<Message>>, bool)> {
+    ) -> Option<(Vec<Numbered>, bool)> {
         if !self.is_running(key, queue) {
             self.cursors.close(key);
             return None;
@@ -138,13 +138,14 @@ impl Walking<'_> {
         let interest = session.subscriptions.get(&walk.cursor.filter);
         let interest = *interest.expect("what has a cursor is subscribed to");
         let own = interest.no_local().then_some(&*session.subscriber.client_id);
-        let is_foreign = |message: &Arc<Message>| own.is_none() || message.publisher() != own;
-        let is_once = |message: &Arc<Message>| message.qos().min(interest.qos()) == Qos::AtMostOnce;
+        let is_foreign = |found: &Numbered| own.is_none() || found.message.publisher() != own;
+        let is_once = |found: &Numbered| found.message.qos().min(interest.qos()) == Qos::AtMostOnce;
         let rules =
             self.publishing.settings.guard.has_rules().then(|| self.publishing.settings.guard.current());
-        let may_receive = |message: &Arc<Message>| {
-            let allow =
-                |rules: &Arc<Realms>| rules.allow(&session.subscriber, message.topic(), Action::Receive);
+        let may_receive = |found: &Numbered| {
+            let allow = |rules: &Arc<Realms>| {
+                rules.allow(&session.subscriber, found.message.topic(), Action::Receive)
+            };
             rules.as_ref().is_none_or(allow)
         };
         let wanted = messages.into_iter().filter(is_foreign).filter(may_receive);
@@ -182,9 +183,9 @@ impl Walking<'_> {
         let walk = self.cursors.walks.get_mut(&key).expect("a cursor that makes a step is open");
         let filter = walk.cursor.filter.clone();
         let Some((found, interest)) = walk.found.take() else { return };
-        for message in &found {
+        for Numbered { id, message } in &found {
             // A value that has replaced this one since the step is already queued, and must stay the last of its topic.
-            if !self.publishing.retained.is_value(message) {
+            if !self.publishing.retained.is_value(message.topic(), *id) {
                 continue;
             }
             if let Err(refusal) = self.publishing.bring(queue, &filter, (message, interest), to) {

@@ -26,7 +26,12 @@ fn find(store: &Retained, filter: &str, visits: usize, now: Now) -> Vec<(String,
     loop {
         let step = store.step(&mut cursor, Stride { bytes: usize::MAX, visits }, now);
         assert!(step.messages.len() <= visits, "a step keeps to its stride");
-        found.extend(step.messages.iter().map(|m| (m.topic().as_str().to_owned(), m.payload().to_vec())));
+        found.extend(
+            step.messages
+                .iter()
+                .map(|found| &found.message)
+                .map(|m| (m.topic().as_str().to_owned(), m.payload().to_vec())),
+        );
         if step.done {
             return found;
         }
@@ -143,7 +148,8 @@ fn a_cursor_leaves_out_what_was_set_after_it_began() {
     set(&mut store, &message("b", b"new", None));
     set(&mut store, &message("d", b"new", None));
     let rest = store.step(&mut cursor, Stride { bytes: usize::MAX, visits: 10 }, NOW);
-    let topics: Vec<_> = rest.messages.iter().map(|m| m.topic().as_str().to_owned()).collect();
+    let topics: Vec<_> =
+        rest.messages.iter().map(|found| found.message.topic().as_str().to_owned()).collect();
     assert!(rest.done && topics == ["c"], "b and d are newer: {topics:?}");
 }
 

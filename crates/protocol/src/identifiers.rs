@@ -1,11 +1,26 @@
 //! Names that commands and replies share: cursors, entries of queues, exchanges.
 
-use base::{ConnectionId, QueueId};
+use std::sync::Arc;
+
+use base::{ConnectionId, Message, QueueId};
 use wire::PacketId;
 
 /// Tells the cursors of one connection apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CursorId(pub u32);
+
+/// The number of a message. It grows. After a restart, a number may be given again if no record is left with it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId(pub u64);
+
+/// A message and its number, which says whether two messages are the same one.
+#[derive(Debug, Clone)]
+pub struct Numbered {
+    /// The number of the message.
+    pub id: MessageId,
+    /// It is shared by all that have it.
+    pub message: Arc<Message>,
+}
 
 /// One message in one queue. Grows within a queue and is never given twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

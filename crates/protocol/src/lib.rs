@@ -16,5 +16,5 @@ mod reply;
 pub use command::{Cause, Claim, Command, Left, Publish, Will};
 pub use durability::Durability;
 pub use gauges::{Gauges, Instruments};
-pub use identifiers::{CursorId, Delivered, EntryId, Origin};
+pub use identifiers::{CursorId, Delivered, EntryId, MessageId, Numbered, Origin};
 pub use reply::{Claimed, Deliver, Reply};

@@ -6,7 +6,7 @@ use base::{ConnectionId, Identifiers, Interest, Message, Subscriber, Ticket};
 use index::Target;
 use wire::{PacketId, Qos, ReasonCode};
 
-use crate::{CursorId, Delivered};
+use crate::{CursorId, Delivered, MessageId, Numbered};
 
 /// Messages from the ledger to a shard.
 #[derive(Debug)]
@@ -76,8 +76,8 @@ pub enum Reply {
         message: Arc<Message>,
         /// Whom it goes to. Those for whom it is queued too ([`Target::is_queued`]) get it from their queue.
         targets: Arc<[Target]>,
-        /// The message is the retained value of its topic now.
-        stored: bool,
+        /// The number of the message, if it is the retained value of its topic now.
+        value: Option<MessageId>,
     },
     /// A message out of a queue.
     Deliver(Box<Deliver>),
@@ -114,7 +114,7 @@ pub enum Reply {
         id: CursorId,
         /// Messages found in this step. For a lasting session, only those that are sent at QoS 0: the others go into
         /// its queue.
-        messages: Vec<Arc<Message>>,
+        messages: Vec<Numbered>,
         /// The cursor is at its end; otherwise it waits for [`Command::Credit`](crate::Command::Credit).
         done: bool,
     },
@@ -150,7 +150,7 @@ impl Reply {
                 Self::Live { message, .. } => message.size_bytes(),
                 Self::Deliver(deliver) => size_of::<Deliver>() + deliver.message.size_bytes(),
                 Self::Retained { messages, .. } => {
-                    messages.iter().map(|message| size_of::<Arc<Message>>() + message.size_bytes()).sum()
+                    messages.iter().map(|found| size_of::<Numbered>() + found.message.size_bytes()).sum()
                 }
                 Self::Claimed(claimed) => size_of::<Claimed>() + weight(&claimed.subscriptions),
                 Self::Restore { filters, .. } => {

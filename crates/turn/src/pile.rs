@@ -119,7 +119,7 @@ mod tests {
     fn a_turn_reads_a_bounded_part_of_what_a_shard_was_answered() {
         let budget = Arc::new(Budget::default());
         let message = Arc::new(Message::of_server("t", &[0; 400_000]).expect("a topic"));
-        let live = || Reply::Live { message: Arc::clone(&message), targets: Arc::new([]), stored: false };
+        let live = || Reply::Live { message: Arc::clone(&message), targets: Arc::new([]), value: None };
         let mut pile = Pile::default();
         for bytes in [7, 8] {
             let replies = (0..4).map(|_| live()).collect();

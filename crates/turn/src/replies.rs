@@ -275,9 +275,12 @@ mod tests {
     #[test]
     fn answers_weigh_what_they_hold() {
         let connection = ConnectionId { slot: 1, generation: 0 };
-        let message = || Arc::new(base::Message::of_server("t", &[0; 1_000]).expect("a topic"));
-        let messages = vec![message(), message(), message()];
-        let held: usize = messages.iter().map(|message| message.size_bytes()).sum();
+        let found = |number| protocol::Numbered {
+            id: protocol::MessageId(number),
+            message: Arc::new(base::Message::of_server("t", &[0; 1_000]).expect("a topic")),
+        };
+        let messages = vec![found(1), found(2), found(3)];
+        let held: usize = messages.iter().map(|found| found.message.size_bytes()).sum();
         let retained = Reply::Retained { connection, id: protocol::CursorId(1), messages, done: true };
         let weight = retained.weight_bytes();
         assert!((held..held + 1_000).contains(&weight), "{weight} for {held}");
@@ -320,7 +323,7 @@ mod tests {
 
     fn live_of(bytes: usize) -> Reply {
         let message = base::Message::of_server("t", &vec![0; bytes]).expect("a topic");
-        Reply::Live { message: Arc::new(message), targets: Arc::new([]), stored: false }
+        Reply::Live { message: Arc::new(message), targets: Arc::new([]), value: None }
     }
 
     fn describe(shard: ShardId, reply: &Reply) -> (ShardId, &'static str, u32) {

@@ -168,7 +168,7 @@ impl Delivery<'_> {
         let entry = self.take_next(id, member, |gauges| &gauges.acknowledged, to)?;
         self.lines.note_given((id, &targets[0].subscriber), (&message, None), (Qos::AtMostOnce, None));
         self.lines.note_progress(id, member, &entry, self.replies.committed());
-        let reply = Reply::Live { message, targets, stored: false };
+        let reply = Reply::Live { message, targets, value: None };
         let answer = Answer::new(place.shard, reply);
         // At most once: after a crash nobody else may get it.
         if entry.is_recorded() {

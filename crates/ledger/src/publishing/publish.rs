@@ -233,7 +233,7 @@ impl Publishing<'_> {
                 add(&self.gauges.retained_refused, 1);
             }
         }
-        self.post_live(message, targets, is_retained, to);
+        self.post_live(message, targets, is_retained.then_some(recorded.id), to);
         Ok(Routed { has_subscriber: !targets.is_empty(), brake })
     }
 
@@ -533,12 +533,19 @@ impl Publishing<'_> {
     }
 
     /// Posts the copies for connected subscribers at once.
-    fn post_live(&mut self, message: &Arc<Message>, targets: &Targets, stored: bool, to: &mut impl Effects) {
+    /// `value`: its number, if it is the retained value of its topic now.
+    fn post_live(
+        &mut self,
+        message: &Arc<Message>,
+        targets: &Targets,
+        value: Option<MessageId>,
+        to: &mut impl Effects,
+    ) {
         let qos = message.qos();
         for (shard, list) in &targets.shards {
             if !list.iter().all(|target| target.is_queued(qos)) {
                 let (message, targets) = (Arc::clone(message), Arc::clone(list));
-                to.post(*shard, Reply::Live { message, targets, stored });
+                to.post(*shard, Reply::Live { message, targets, value });
             }
         }
         if qos == Qos::AtMostOnce {
@@ -552,7 +559,7 @@ impl Publishing<'_> {
                     self.lines.noting.turn((group, &member.subscriber), (message, None), sent);
                     let target = Target::one(member.subscriber, connection, member.interest);
                     let message = Arc::clone(message);
-                    to.post(shard, Reply::Live { message, targets: Arc::new([target]), stored });
+                    to.post(shard, Reply::Live { message, targets: Arc::new([target]), value });
                 }
             }
         }

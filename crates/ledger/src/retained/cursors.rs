@@ -1,12 +1,12 @@
 //! Cursors over the retained messages, and the order of their turns.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
-use base::{ConnectionId, Interest, Message, QueueId, ShardId};
+use base::{ConnectionId, Interest, QueueId, ShardId};
+
+use protocol::{CursorId, Numbered};
 
 use crate::retained::{Cursor, Stride};
-use protocol::CursorId;
 
 /// The first look, when a cursor is opened: enough to find that a filter without wildcards has no value.
 pub(crate) const FIRST_STRIDE: Stride = Stride { bytes: 1, visits: 2 };
@@ -46,7 +46,7 @@ pub(crate) struct Walk {
     /// The session whose cursor it is, if that lasts: it remembers how far it has come.
     pub(crate) session: Option<QueueId>,
     /// Messages of the last step for the session's queue, and the options of the subscription at that time.
-    pub(crate) found: Option<(Vec<Arc<Message>>, Interest)>,
+    pub(crate) found: Option<(Vec<Numbered>, Interest)>,
     /// The values found could not be recorded, and are to be found again.
     pub(crate) was_refused: bool,
 }

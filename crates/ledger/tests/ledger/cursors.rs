@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use base::{Interest, Message};
+use base::Interest;
 use index::Subscriptions;
 use ledger::{Ledger, Record, Settings};
-use protocol::{Cause, Command, CursorId, Delivered, Reply};
+use protocol::{Cause, Command, CursorId, Delivered, Numbered, Reply};
 use wire::{Qos, ReasonCode};
 
 use crate::stage::{
@@ -251,12 +251,12 @@ impl Reader {
         }
     }
 
-    fn step(&mut self, id: CursorId, messages: Vec<Arc<Message>>, done: bool) {
+    fn step(&mut self, id: CursorId, messages: Vec<Numbered>, done: bool) {
         if !messages.is_empty() {
             let connection = self.client.place.connection;
             self.stage.handle(self.client.place.shard, Command::Took { connection, id });
         }
-        for message in messages {
+        for Numbered { message, .. } in messages {
             assert_eq!(message.qos().min(self.interest.qos()), QOS_0, "others are in the queue");
             self.repeated += usize::from(!self.seen.insert(text(&message)));
         }
