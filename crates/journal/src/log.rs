@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use base::{Latencies, Latency};
 use ledger::{Lsn, Progress, Refusal, Room};
 use protocol::Durability;
 
 use crate::cleaning::Cleaning;
-use crate::latency::{Latencies, Latency};
 use crate::plan::{Appended, Batch, Occasion, Plan, Waiter, address};
 use crate::{Damage, Settings, Storage};
 

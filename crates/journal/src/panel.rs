@@ -72,16 +72,7 @@ impl Instruments for Panel {
         say("journal/failed", u8::from(status.failure.is_some()).to_string());
         say("journal/no_space", u8::from(status.no_space.is_some()).to_string());
         say("journal/damaged", u8::from(status.damage.is_some()).to_string());
-        say("journal/commit_us/longest", status.latencies.longest_micros.to_string());
-        say("journal/commit_us/sum", status.latencies.sum_micros.to_string());
-        // Number of commits that took at most this number of microseconds.
-        let mut upto = 0;
-        for (power, count) in status.latencies.counts.iter().enumerate() {
-            upto += count;
-            if *count > 0 {
-                say(&format!("journal/commit_us/le/{}", 1_u64 << power), upto.to_string());
-            }
-        }
+        status.latencies.figures("journal/commit_us", say);
     }
 }
 

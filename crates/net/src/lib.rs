@@ -28,6 +28,7 @@ mod socket;
 mod switchboard;
 mod sync;
 mod trim;
+mod turns;
 mod unix;
 mod verify;
 
@@ -56,6 +57,7 @@ use crate::reload::Settled;
 use crate::shard::{EventLoop, Workers, new_poll};
 use crate::switchboard::Switchboard;
 use crate::trim::Trimmer;
+use crate::turns::Turns;
 use crate::verify::{Threads, Verifier};
 
 /// What a server needs to know before it starts.
@@ -204,7 +206,10 @@ impl Server {
         })?;
         let thread = ledger_thread.thread().clone();
         let keeper = store.keep(Arc::new(move || thread.unpark()))?;
-        let instruments = options.instruments.iter().cloned().chain(keeper.instruments()).collect();
+        let turns = Arc::new(Turns::new(options.shards));
+        let own: [Arc<dyn Instruments>; 1] = [Arc::clone(&turns) as _];
+        let instruments =
+            options.instruments.iter().cloned().chain(keeper.instruments()).chain(own).collect();
         let switchboard = Arc::new(Switchboard {
             quic: wakers.iter().map(mail).collect(),
             orders: wakers.iter().map(reload::orders).collect(),
@@ -214,6 +219,7 @@ impl Server {
             board: Arc::new(
                 Board::new(options.shards, Arc::clone(&budget)).with_listeners(usize::from(LISTENER_PLACES)),
             ),
+            turns,
         });
         // It waits for this message and for nothing else.
         let _ = giver.send((Arc::clone(&switchboard), keeper));

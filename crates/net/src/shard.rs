@@ -148,6 +148,9 @@ impl EventLoop {
             self.listeners = None;
             self.ends_ms.get_or_insert(now_ms + READ_ON_MS);
         }
+        let took = self.clock.since_tick();
+        let Hands { shard, switchboard, .. } = self.body.host();
+        switchboard.turns.add(*shard, took);
     }
 
     /// Carries out the orders of a reload.

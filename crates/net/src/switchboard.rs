@@ -9,6 +9,7 @@ use crate::inbox::Inbox;
 use crate::quic::Mail;
 use crate::reload::{Orders, Settled};
 use crate::socket::Socket;
+use crate::turns::Turns;
 
 /// Where letters are posted.
 pub(crate) struct Switchboard {
@@ -20,6 +21,7 @@ pub(crate) struct Switchboard {
     /// Datagrams and connections of QUIC, by shard.
     pub(crate) quic: Vec<Mail>,
     pub(crate) board: Arc<Board>,
+    pub(crate) turns: Arc<Turns>,
 }
 
 impl Switchboard {

@@ -355,7 +355,7 @@ pub fn markdown() -> String {
             }
         }
     }
-    for Histogram { name, topic, help } in HISTOGRAMS {
+    for Histogram { name, topic, help, .. } in HISTOGRAMS {
         let _ =
             writeln!(page, "\n## `{PREFIX}{name}`\n\n{help} Histogram, seconds.\n\n`$SYS/broker/{topic}/…`");
     }

@@ -48,6 +48,20 @@ pub const METRICS: &[Metric] = &[
         at!("admin/ready"),
         "1 if clients are served, as /readyz says. 0 if something is missing: pondhawk ctl status names it.",
     ),
+    one(
+        "turns_seconds_total",
+        Counter,
+        Microseconds,
+        at!("turns_us/sum"),
+        "Time of all turns in which threads serve clients: how busy they are.",
+    ),
+    one(
+        "turns_longest_seconds",
+        Gauge,
+        Microseconds,
+        at!("turns_us/longest"),
+        "Time of the longest turn since the start.",
+    ),
     one("uptime_seconds", Gauge, Seconds, at!("uptime"), "Time since the broker has started."),
     one("clients_connected", Gauge, Items, at!("clients/connected"), "Clients that are connected now."),
     one(

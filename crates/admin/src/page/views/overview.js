@@ -47,9 +47,9 @@ function quantiles(now, before, topic) {
 const time = (micros) => (micros < 1000 ? `${number(micros)} µs` : micros < 1e6 ? `${brief.format(micros / 1000)} ms` : `${brief.format(micros / 1e6)} s`);
 
 // A card with the times of one kind of work.
-function times(title, now, before, topic, none) {
+function times(title, now, before, topic, work) {
   const found = quantiles(now, before, topic);
-  return found ? [title, `≤ ${time(found[0])}`, `half of them; 99 % ≤ ${time(found[1])}`] : [title, "–", none];
+  return found ? [title, `≤ ${time(found[0])}`, `half of the ${work}; 99 % ≤ ${time(found[1])}`] : [title, "–", `no ${work} yet`];
 }
 
 let before = null;
@@ -74,13 +74,14 @@ export async function overview() {
       ["Clients connected", number(now["clients/connected"]), `${number(now["clients/disconnected"])} sessions without a connection`],
       ["Messages received", `${rate("publish/messages/received")} /s`, `${number(now["publish/messages/received"])} in all`],
       ["Messages sent", `${rate("publish/messages/sent")} /s`, `${number(now["publish/messages/sent"])} in all`],
+      times("Delay in the broker", now, earlier, "turns_us", "turns of the threads"),
       ["Messages dropped", number(now["publish/messages/dropped"]), "since the start"],
       ["Waiting in queues", number(now["account/queues/queued"]), bytes(now["account/queues/queued_bytes"])],
       ["Retained messages", number(now["retained messages/count"]), `${bytes(now["retained messages/bytes"])}, with $SYS`],
       ["Subscriptions", number(now["subscriptions/count"]), `${number(now["subscriptions/filters"])} different filters`],
       ["Memory for clients", bytes(now["memory/used"]), `of ${bytes(now["memory/limit"])}`],
       ["Journal", now["journal/bytes/log"] == null ? "off" : bytes(now["journal/bytes/log"]), now["journal/bytes/live"] == null ? "a restart keeps nothing" : `${bytes(now["journal/bytes/live"])} needed`],
-      times("Write of the journal", now, earlier, "journal/commit_us", "nothing was written"),
+      times("Write of the journal", now, earlier, "journal/commit_us", "writes"),
       ["Running for", duration(status.uptime_seconds), `version ${status.version}, ${status.shards} shards`],
     ]),
     ...purposes(now),

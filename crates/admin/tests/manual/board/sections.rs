@@ -40,6 +40,13 @@ pub(super) const SECTIONS: &[Section] = &[
                 &["publish_received_payload_bytes_total", "publish_sent_payload_bytes_total"],
             ),
             graph("Control packets in and out", &["packets_received_total", "packets_sent_total"]),
+            Panel {
+                title: "Time of a turn: median, 99 %, 99.9 %",
+                look: Graph,
+                show: Quantiles("turn_seconds"),
+            },
+            graph("Threads busy with clients", &["turns_seconds_total"]),
+            graph("Longest turn since the start", &["turns_longest_seconds"]),
             graph("Messages without a subscriber", &["publish_without_subscriber_total"]),
             graph("Messages to connected receivers", &["live_routed_total", "live_finished_total"]),
         ],
