@@ -204,10 +204,11 @@ impl Realms {
         places.with_former(self.former.clone())
     }
 
-    /// The name of a realm's rules, which means the same to the next process.
+    /// The name of a realm's rules, which means the same to the next process. `None` for a realm that is not there: the empty
+    /// name is that of listeners without rules.
     #[must_use]
-    pub fn name(&self, realm: Realm) -> &str {
-        self.all.get(usize::from(realm.0)).map_or("", |(name, _)| name)
+    pub fn name(&self, realm: Realm) -> Option<&str> {
+        self.all.get(usize::from(realm.0)).map(|(name, _)| &**name)
     }
 
     /// A realm whose rules have this name. If all realms have the same rules, these hold whatever the name is.

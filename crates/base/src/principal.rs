@@ -11,7 +11,8 @@ use crate::{Budget, Charge, Claims, Purpose};
 pub struct Realm(pub u16);
 
 impl Realm {
-    /// No realm of this process. A session has it whose rules have left the configuration.
+    /// No realm of this process. A session whose rules have left the configuration has this realm, or one of the numbers
+    /// below it that no realm has: the ledger gives each such name of rules a number of its own.
     pub const NONE: Self = Self(u16::MAX);
 }
 

@@ -73,7 +73,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use auth::Realms;
-use base::{Claims, Message, QueueId, Tenant};
+use base::{Claims, Message, Principal, QueueId, Tenant};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use wire::PacketId;
@@ -82,7 +82,7 @@ use crate::lines::session::{Lasting, Session};
 use crate::lines::{Line, Lines, Owner};
 use crate::queue::entry::Entry;
 use crate::queue::in_flight::State;
-use crate::record::principals::{of_session, of_will, recorded_tenant};
+use crate::record::principals::{UnknownRules, of_session, of_will, recorded_tenant};
 use crate::record::{Effects, Incarnation, MessageId, Queued, Record, Refusal, WillFate, WillRecord};
 use crate::replies::Replies;
 use crate::retained::Retained;
@@ -138,6 +138,7 @@ struct Truth<'a> {
     lines: &'a Lines,
     wills: &'a Wills,
     realms: Arc<Realms>,
+    unknown_rules: &'a UnknownRules,
 }
 
 /// The parts of the ledger that old records are compared with, and copied by.
@@ -187,7 +188,8 @@ impl Copying<'_> {
             return self.restate_message(*message, body, queues, *is_retained, to);
         }
         let realms = self.settings.guard.current();
-        let truth = Truth { lines: self.lines, wills: &self.sessions.wills, realms };
+        let Sessions { wills, unknown_rules, .. } = &*self.sessions;
+        let truth = Truth { lines: self.lines, wills, realms, unknown_rules };
         let group = truth.of(record);
         let fact = fact(record);
         if group.is_empty() || fact.as_ref().is_some_and(|fact| self.copied.facts.contains(fact)) {
@@ -322,12 +324,12 @@ impl<'a> Truth<'a> {
                 let client_id = Cow::Borrowed(&*self.session(*session)?.subscriber.client_id);
                 Some(Record::Session { session: *session, client_id })
             }
-            Record::Principal { session, user, is_proved, rules } => {
-                self.principal((*session, None, None), (user.as_deref(), *is_proved), rules)
+            Record::Principal { session, user, is_proved, .. } => {
+                self.principal((*session, None, None), (user.as_deref(), *is_proved))
             }
-            Record::Owner { session, user, is_proved, rules, users, mount, prefix, claims } => {
+            Record::Owner { session, user, is_proved, users, mount, prefix, claims, .. } => {
                 let tenant = recorded_tenant([users, mount, prefix]);
-                self.principal((*session, tenant, claims.as_deref()), (user.as_deref(), *is_proved), rules)
+                self.principal((*session, tenant, claims.as_deref()), (user.as_deref(), *is_proved))
             }
             Record::Subscribed { session, filter, interest } => {
                 let (session, interest) = (*session, *interest);
@@ -381,7 +383,8 @@ impl<'a> Truth<'a> {
     }
 
     fn user_of_pending_will(&self, session: Incarnation, will: MessageId) -> Option<Record<'a>> {
-        of_will(&self.realms, will, &self.session(session)?.subscriber.principal())
+        let principal = self.session(session)?.subscriber.principal();
+        of_will(will, &principal, self.rules(&principal))
     }
 
     /// A will that waits is told with the connection that has brought it, and so is that the connection is over.
@@ -394,27 +397,31 @@ impl<'a> Truth<'a> {
         self.lasting(name).filter(is_it).map(left).into_iter().collect()
     }
 
-    /// The user of a session, if the session has the user still.
+    /// The user of a session, if the session has the user still. The rules in the record do not count: a reload may have
+    /// given them another name, or the user has come back through another listener. The copy names the rules of the session.
     fn principal(
         &self,
         (session, tenant, claims): (Incarnation, Option<Arc<Tenant>>, Option<&Claims>),
         (user, is_proved): (Option<&str>, bool),
-        rules: &str,
     ) -> Option<Record<'a>> {
         let principal = self.session(session)?.subscriber.principal();
-        let name = self.realms.name(principal.realm);
-        let is_youngest = principal.user.as_deref() == user
+        let is_same = principal.user.as_deref() == user
             && principal.is_proved == is_proved
-            && principal.tenant == tenant
-            && principal.claims.as_deref() == claims
-            && (name == rules || principal.realm == self.realms.named(rules));
-        is_youngest.then(|| of_session(session, &principal, rules))
+            && principal.tenant.as_deref().filter(|tenant| **tenant != Tenant::default())
+                == tenant.as_deref()
+            && principal.claims.as_deref() == claims;
+        is_same.then(|| of_session(session, &principal, self.rules(&principal)))
+    }
+
+    /// The name of a user's rules.
+    fn rules(&self, principal: &Principal) -> &str {
+        self.unknown_rules.name(&self.realms, principal.realm)
     }
 
     fn due(&self, will: MessageId, message: &'a Arc<Message>) -> Option<Vec<Record<'a>>> {
         let principal = self.wills.principal(will)?;
         let kept = Record::WillKept { will, message: Cow::Borrowed(message) };
-        Some([kept].into_iter().chain(of_will(&self.realms, will, principal)).collect())
+        Some([kept].into_iter().chain(of_will(will, principal, self.rules(principal))).collect())
     }
 
     fn cursor(&self, name: Incarnation, filter: &'a str, last: MessageId) -> Vec<Record<'a>> {

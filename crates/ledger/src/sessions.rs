@@ -19,6 +19,7 @@ use protocol::Gauges;
 
 use crate::bodies::Bodies;
 use crate::lines::Lines;
+use crate::record::principals::UnknownRules;
 use crate::replies::Replies;
 use crate::retained::cursors::Cursors;
 use crate::sessions::claims::Claims;
@@ -41,6 +42,8 @@ pub(crate) struct Sessions {
     pub(crate) subscription_bytes: usize,
     /// Packet identifiers of QoS 2 that sessions have open.
     pub(crate) unreleased: usize,
+    /// Rules of sessions and wills that no listener had at the start.
+    pub(crate) unknown_rules: UnknownRules,
 }
 
 /// The parts of the ledger that change sessions: connections come and go, subscriptions begin and end, time runs out.
@@ -65,6 +68,7 @@ impl Sessions {
             moved: Moved::default(),
             subscription_bytes: 0,
             unreleased: 0,
+            unknown_rules: UnknownRules::default(),
         }
     }
 }

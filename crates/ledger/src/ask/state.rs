@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write};
 
-use base::Principal;
+use base::{Principal, Realm};
 
 use crate::Ledger;
 use crate::lines::group::Group;
@@ -37,7 +37,8 @@ impl Ledger {
             .flat_map(|(session, ..)| session.subscriptions.keys().map(|filter| &**filter))
             .collect();
         for (session, lasting, queue) in sessions.into_values() {
-            write_session(text, session, lasting, queue)?;
+            let rules = self.rules(session.subscriber.principal().realm);
+            write_session(text, (session, lasting, queue), &rules)?;
         }
         // A group that only has members who end with their connections ends with a restart.
         let lasting = self.lines.groups().filter(|(group, _)| filters.contains(&*group.subscriber.client_id));
@@ -52,20 +53,31 @@ impl Ledger {
         }
         for (will, principal) in &self.sessions.wills.recorded {
             let Principal { user, realm, claims, .. } = &**principal;
-            writeln!(text, "will {will:?} for {user:?} {realm:?} {claims:?}")?;
+            let rules = self.rules(*realm);
+            writeln!(text, "will {will:?} for {user:?} {rules} {claims:?}")?;
         }
         let due: BTreeSet<MessageId> = self.sessions.wills.recorded.keys().copied().collect();
         writeln!(text, "wills due {due:?}")
     }
+
+    /// The realm whose rules hold. The number of a realm that is not there means nothing to another process.
+    fn rules(&self, realm: Realm) -> String {
+        let unknown = self.sessions.unknown_rules.unknown(realm);
+        unknown.map_or_else(|| format!("{realm:?}"), |name| format!("unknown {name:?}"))
+    }
 }
 
-fn write_session(text: &mut String, session: &Session, lasting: &Lasting, queue: &Queue) -> fmt::Result {
+fn write_session(
+    text: &mut String,
+    (session, lasting, queue): (&Session, &Lasting, &Queue),
+    rules: &str,
+) -> fmt::Result {
     let (subscriber, incarnation) = (&session.subscriber, Some(lasting.incarnation));
     let Lasting { expiry_secs, unreleased, .. } = lasting;
     writeln!(text, "session {incarnation:?} {} expiry {expiry_secs}", subscriber.client_id)?;
     let principal = subscriber.principal();
-    let Principal { user, is_proved, realm, tenant, claims, .. } = &*principal;
-    writeln!(text, "  for {user:?} {is_proved} {realm:?} {claims:?}")?;
+    let Principal { user, is_proved, tenant, claims, .. } = &*principal;
+    writeln!(text, "  for {user:?} {is_proved} {rules} {claims:?}")?;
     writeln!(text, "  of {tenant:?}")?;
     if let Some(will) = &lasting.will {
         writeln!(text, "  will {:?} delay {}", will.id, will.delay_secs)?;

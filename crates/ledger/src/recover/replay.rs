@@ -15,7 +15,7 @@ use crate::lines::{Line, Owner};
 use crate::queue::Queue;
 use crate::queue::entry::{Entry, Keeping};
 use crate::queue::in_flight::{Exchange, State};
-use crate::record::principals::{Tenants, recorded};
+use crate::record::principals::Tenants;
 use crate::record::{
     Address, Addressed, Away, Granted, Incarnation, MessageId, Queued, Record, WillFate, WillRecord,
 };
@@ -38,6 +38,8 @@ pub(crate) struct Replay {
     pub(crate) due: BTreeMap<MessageId, (Arc<Message>, Arc<Principal>)>,
     /// Users of sessions, as far as they are on the record.
     pub(crate) principals: BTreeMap<Incarnation, Arc<Principal>>,
+    /// The user of a session or a will without a record of its user.
+    anonymous: Arc<Principal>,
     tenants: Tenants,
     realms: Arc<Realms>,
     /// To be used again.
@@ -51,8 +53,9 @@ struct Waiting {
 }
 
 impl Replay {
-    pub(crate) fn new(ledger: Ledger) -> Self {
+    pub(crate) fn new(mut ledger: Ledger) -> Self {
         let realms = ledger.settings.guard.current();
+        let realm = ledger.sessions.unknown_rules.realm(&realms, "");
         Self {
             ledger,
             nameless: BTreeMap::new(),
@@ -61,6 +64,7 @@ impl Replay {
             wills: BTreeMap::new(),
             due: BTreeMap::new(),
             principals: BTreeMap::new(),
+            anonymous: Arc::new(Principal { realm, ..Principal::default() }),
             tenants: Tenants::default(),
             realms,
             path: Vec::new(),
@@ -148,7 +152,7 @@ impl Replay {
             Record::WillDue { session } => self.decide_will(session, WillFate::Due),
             Record::WillKept { will, ref message } => {
                 self.has_numbered(will);
-                self.due.insert(will, (Arc::clone(message), self.anonymous()));
+                self.due.insert(will, (Arc::clone(message), Arc::clone(&self.anonymous)));
             }
             Record::WillPrincipal { .. } | Record::Principal { .. } | Record::Owner { .. } => {
                 self.apply_user(record);
@@ -173,12 +177,12 @@ impl Replay {
         match *record {
             Record::WillPrincipal { will, ref user, ref rules, ref claims } => {
                 let claims = self.restored(claims);
-                let principal = recorded(&self.realms, user.as_deref(), false, rules);
+                let principal = self.recorded(user.as_deref(), false, rules);
                 self.set_publisher(will, Principal { claims, ..principal }.into());
             }
             Record::Principal { session, ref user, is_proved, ref rules } => {
                 self.session_or_begin(session);
-                let principal = recorded(&self.realms, user.as_deref(), is_proved, rules);
+                let principal = self.recorded(user.as_deref(), is_proved, rules);
                 self.principals.insert(session, principal.into());
             }
             Record::Owner {
@@ -194,12 +198,18 @@ impl Replay {
                 self.session_or_begin(session);
                 let claims = self.restored(claims);
                 let tenant = self.tenants.recorded([users, mount, prefix], self.ledger.tally.budget());
-                let principal = recorded(&self.realms, user.as_deref(), is_proved, rules);
+                let principal = self.recorded(user.as_deref(), is_proved, rules);
                 self.principals.insert(session, Principal { tenant, claims, ..principal }.into());
             }
             // No other record names a user.
             _ => {}
         }
+    }
+
+    /// The user that a record names.
+    fn recorded(&mut self, user: Option<&str>, is_proved: bool, rules: &str) -> Principal {
+        let realm = self.ledger.sessions.unknown_rules.realm(&self.realms, rules);
+        Principal { user: user.map(Arc::from), is_proved, realm, ..Principal::default() }
     }
 
     /// Notes the user for whom a will is published.
@@ -313,7 +323,7 @@ impl Replay {
             self.wills.remove(&old.id);
         }
         if let Some(id) = id {
-            let principal = self.anonymous();
+            let principal = Arc::clone(&self.anonymous);
             self.wills.insert(id, Waiting { session: incarnation, principal });
         }
     }
@@ -325,20 +335,15 @@ impl Replay {
         let Some(will) = self.lasting(incarnation).and_then(|lasting| lasting.will.take()) else { return };
         let waiting = self.wills.remove(&will.id);
         if fate == WillFate::Due {
-            let principal = waiting.map_or_else(|| self.anonymous(), |waiting| waiting.principal);
+            let anonymous = || Arc::clone(&self.anonymous);
+            let principal = waiting.map_or_else(anonymous, |waiting| waiting.principal);
             self.due.insert(will.id, (will.message, principal));
         }
     }
 
-    /// The user of a session or a will without a record of its user.
-    fn anonymous(&self) -> Arc<Principal> {
-        recorded(&self.realms, None, false, "").into()
-    }
-
     /// The user of a session. One without a record is anonymous.
     pub(crate) fn principal_of(&self, session: Incarnation) -> Arc<Principal> {
-        let known = self.principals.get(&session).cloned();
-        known.unwrap_or_else(|| self.anonymous())
+        Arc::clone(self.principals.get(&session).unwrap_or(&self.anonymous))
     }
 
     fn publish_will(&mut self, will: MessageId) {

@@ -11,7 +11,7 @@ use crate::lines::presence::touch;
 use crate::lines::session::{Lasting, Online, PendingWill, Session};
 use crate::lines::{Line, Owner};
 use crate::queue::in_flight::State;
-use crate::record::principals::of_will;
+use crate::record::principals::{of_will, rules_of};
 use crate::record::{Effects, Incarnation, RETRY_MS, Record, Refusal, WillFate, WillRecord};
 use crate::replies::Replies;
 use crate::replies::restoring::What;
@@ -40,7 +40,8 @@ impl SessionWork<'_> {
         let (before, principal) = (self.lines.principal_of(id), claim.subscriber.principal());
         let acts = self.settings.new_principal_record(name, &before, &principal);
         let realms = self.settings.guard.current();
-        let speaks = will.as_ref().and_then(|will| of_will(&realms, will.id, &principal));
+        let speaks =
+            will.as_ref().and_then(|will| of_will(will.id, &principal, rules_of(&realms, principal.realm)));
         let group: Vec<Record<'_>> =
             [connected(name, claim, will.as_ref())].into_iter().chain(speaks).chain(acts).collect();
         self.replies.commit(&group, to).map_err(|refusal| reason(self.replies, refusal))?;
@@ -113,7 +114,8 @@ impl SessionWork<'_> {
         let connected = lasts.then(|| connected(incarnation, &claim, will.as_ref()));
         let principal = claim.subscriber.principal();
         let realms = self.settings.guard.current();
-        let speaks = will.as_ref().and_then(|will| of_will(&realms, will.id, &principal));
+        let speaks =
+            will.as_ref().and_then(|will| of_will(will.id, &principal, rules_of(&realms, principal.realm)));
         let acts = self.settings.principal_record(incarnation, &principal).filter(|_| lasts);
         let connected = connected.into_iter().chain(speaks).chain(acts);
         let group: Vec<Record<'_>> = ended.into_iter().chain(begun).chain(connected).collect();

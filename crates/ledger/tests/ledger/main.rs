@@ -16,6 +16,7 @@ mod moves;
 mod queues;
 mod restate;
 mod review;
+mod rules;
 mod schedules;
 mod sessions;
 mod slices;
