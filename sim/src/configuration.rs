@@ -26,6 +26,8 @@ pub(crate) struct Configuration {
     pub(crate) memory_bytes_max: usize,
     /// The listeners in force, by address.
     pub(crate) listeners: Vec<Option<Rules>>,
+    /// The number of the rules about topics, which all listeners have. They change their name only.
+    pub(crate) rules: usize,
 }
 
 /// The rules of a listener.
@@ -129,6 +131,7 @@ impl Configuration {
             outputs_bytes: scenario.bounds.outputs,
             memory_bytes_max: scenario.memory_bytes_max,
             listeners,
+            rules: 0,
         }
     }
 
@@ -139,6 +142,7 @@ impl Configuration {
         (scenario.bounds.output, scenario.bounds.outputs) = (self.output_bytes, self.outputs_bytes);
         scenario.memory_bytes_max = self.memory_bytes_max;
         scenario.journal.durability = self.durability_max();
+        scenario.rules = Some(self.rules);
     }
 
     /// The most that clients of any listener wait for.

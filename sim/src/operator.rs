@@ -64,6 +64,7 @@ enum Task {
         whom: Dismissal,
         shard: usize,
     },
+    /// The limit of memory, and the name of the rules.
     Memory,
     Limits {
         shard: usize,
@@ -189,7 +190,10 @@ impl Operator {
                 scene.oracle.dismissing(number, whom);
                 process.post(shard, Note::Dismiss { listener: number, whom });
             }
-            Task::Memory => process.budget().set_limit_bytes(self.current.memory_bytes_max),
+            Task::Memory => {
+                process.rename_rules(self.current.rules);
+                process.budget().set_limit_bytes(self.current.memory_bytes_max);
+            }
             Task::Limits { shard } => process.post(shard, Note::Limits(self.limits())),
             Task::Ledger => process.post_to_ledger(ToLedger::Settings {
                 settings: Box::new(self.current.ledger.clone()),
@@ -241,10 +245,18 @@ impl Operator {
     }
 
     /// The file is valid: it counts from now on, also for the next process.
-    fn begin(&mut self, next: Configuration, process: &Process, scenario: &mut Scenario, scene: &mut Scene) {
+    fn begin(
+        &mut self,
+        mut next: Configuration,
+        process: &Process,
+        scenario: &mut Scenario,
+        scene: &mut Scene,
+    ) {
         note!(scene.trace, ("reload"), "begins: {next:?}");
         self.reloads += 1;
         self.is_usual = false;
+        // Nothing is drawn for this, so that a seed makes the same run as without it.
+        next.rules = self.current.rules + 1;
         next.apply_to(scenario);
         self.reload = scene.oracle.configured(next.terms());
         let before = std::mem::replace(&mut self.current, next);

@@ -46,6 +46,8 @@ pub(crate) struct Scenario {
     pub(crate) pressure: Option<Pressure>,
     /// Before the end all clients go for longer than any message is kept that expires.
     pub(crate) is_left_alone: bool,
+    /// In runs with reloads, the number of the rules that clients have.
+    pub(crate) rules: Option<usize>,
 }
 
 /// The subject of a run.
@@ -308,6 +310,7 @@ impl Scenario {
             reads_bytes_max: 3_000,
             pressure: None,
             is_left_alone: false,
+            rules: None,
         };
         scenario.choose_durability(weakest, random);
         scenario.journal = journal_settings(scenario.durability(), random);

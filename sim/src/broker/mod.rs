@@ -14,12 +14,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ::broker::{Counters, Parties, Shard};
 use ::journal::OpenError;
 use ::ledger::{Charged, Keeper, Ledger, Progress, Record};
+use auth::Guard;
 use base::{Budget, Now, ShardId};
 use index::Subscriptions;
 use protocol::Gauges;
 use turn::{Board, Letter, Note, ToLedger};
 
-pub(crate) use access::{PASSWORD, USER};
+pub(crate) use access::{NAMES, PASSWORD, USER};
 pub(crate) use doors::Order;
 pub(crate) use outside::{Noted, What};
 
@@ -63,6 +64,7 @@ pub(crate) struct Process {
     pub(crate) counters: Vec<Arc<Counters>>,
     pub(crate) parties: Arc<Parties>,
     pub(crate) gauges: Arc<Gauges>,
+    guard: Arc<Guard>,
 }
 
 impl Process {
@@ -84,7 +86,7 @@ impl Process {
         let index = Arc::new(Subscriptions::new([random.next(), random.next()]));
         let budget = Arc::new(Budget::new(scenario.memory_bytes_max));
         let mut charged = Charged::new(&mut again, &budget);
-        let guard = access::guard();
+        let guard = Arc::new(access::guard(scenario.rules));
         let settings = ::ledger::Settings { guard: Arc::clone(&guard), ..scenario.ledger.clone() };
         let ledger = Ledger::recover_from(settings, Arc::clone(&index), &mut charged, scene.now);
         let ledger = ledger.with_budget(Arc::clone(&budget));
@@ -136,6 +138,7 @@ impl Process {
             counters,
             parties,
             gauges,
+            guard,
         })
     }
 
@@ -229,6 +232,12 @@ impl Process {
     /// The same to the ledger.
     pub(crate) fn post_to_ledger(&mut self, letter: ToLedger) {
         self.ledger.inbox.push_back(letter);
+    }
+
+    /// Gives the rules of the clients the name with this number.
+    pub(crate) fn rename_rules(&self, rules: usize) {
+        access::rename(&self.guard, rules);
+        self.index.touch_all();
     }
 
     /// Whether the limits of a reload are in force everywhere.
