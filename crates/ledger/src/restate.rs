@@ -197,6 +197,11 @@ impl Copying<'_> {
         }
         self.replies.copy(&group, to)?;
         self.copied.facts.extend(fact);
+        if let Some(Record::Left { session, .. }) = group.last()
+            && let Some(session) = self.lines.named(*session).and_then(|id| self.lines.session_mut(id))
+        {
+            session.lasting.iter_mut().for_each(|lasting| lasting.left_refused = None);
+        }
         Ok(())
     }
 
@@ -355,14 +360,15 @@ impl<'a> Truth<'a> {
     }
 
     fn connected(&self, name: Incarnation, will: Option<&'a WillRecord<'_>>) -> Vec<Record<'a>> {
+        let refused = self.left_refused(name);
         if let Some(due) = will.and_then(|will| self.due(will.id, &will.message)) {
-            return due;
+            return due.into_iter().chain(refused).collect();
         }
         let Some(session) = self.lasting(name) else { return Vec::new() };
         let pending = session.will.as_deref();
         if pending.map(|pending| pending.id) != will.map(|will| will.id) {
             // A younger record says that it is connected, or that it has left.
-            return Vec::new();
+            return refused.into_iter().collect();
         }
         let will = pending.map(|will| WillRecord {
             id: will.id,
@@ -373,13 +379,20 @@ impl<'a> Truth<'a> {
         let left = session.left_unix_ms;
         if left.is_some() && !waits {
             // The record of that is younger.
-            return Vec::new();
+            return refused.into_iter().collect();
         }
         let mut group = vec![Record::Connected { session: name, expiry_secs, will }];
         group.extend(pending.and_then(|will| self.user_of_pending_will(name, will.id)));
         let will = WillFate::Waits;
         group.extend(left.map(|unix_ms| Record::Left { session: name, expiry_secs, unix_ms, will }));
         group
+    }
+
+    /// The end of the connection, if its record was refused: only memory tells of it.
+    fn left_refused(&self, name: Incarnation) -> Option<Record<'a>> {
+        let lasting = self.lasting(name)?;
+        let (will, unix_ms) = (lasting.left_refused?, lasting.left_unix_ms?);
+        Some(Record::Left { session: name, expiry_secs: lasting.expiry_secs, unix_ms, will })
     }
 
     fn user_of_pending_will(&self, session: Incarnation, will: MessageId) -> Option<Record<'a>> {

@@ -63,6 +63,8 @@ pub(crate) struct Lasting {
     pub(crate) will: Option<Box<PendingWill>>,
     /// While it is offline: since when, in milliseconds since 1970.
     pub(crate) left_unix_ms: Option<u64>,
+    /// The record of that was refused, with this fate of the will. A copy takes its place.
+    pub(crate) left_refused: Option<WillFate>,
     /// While it is offline: when it expires, on the monotonic clock.
     pub(crate) expires_ms: Option<u64>,
     /// The time at which the timer is set to expire.
@@ -222,6 +224,7 @@ impl Lasting {
             unreleased: BTreeSet::new(),
             will: None,
             left_unix_ms: None,
+            left_refused: None,
             expires_ms: None,
             timer_ms: None,
             was_refused: false,

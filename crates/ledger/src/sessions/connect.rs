@@ -54,7 +54,7 @@ impl SessionWork<'_> {
             subtract(&self.gauges.wills_pending, 1);
         }
         lasting.will = will.map(Box::new);
-        lasting.left_unix_ms = None;
+        (lasting.left_unix_ms, lasting.left_refused) = (None, None);
         lasting.expires_ms = None;
         self.sessions.timers.set(id, lasting.timer_ms.take(), None);
         let session = self.lines.session(id).expect("it was there before this was recorded");
@@ -218,6 +218,8 @@ impl SessionWork<'_> {
             Err(refusal) => {
                 let _ = reason(self.replies, refusal);
                 self.go_offline(id, expiry_secs, fate, now);
+                let lasting = self.lines.session_mut(id).and_then(|session| session.lasting.as_mut());
+                lasting.expect("it has gone offline").left_refused = Some(fate);
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::ShardId;
 use index::Subscriptions;
 use ledger::{Effects, Keeper, Ledger, Lsn, Needs, Progress, Record, Refusal, Settings, Turnover};
-use protocol::{Cause, Command, CursorId, Reply};
+use protocol::{Cause, Command, CursorId, Left, Reply};
 use wire::ReasonCode;
 
 use crate::stage::{
@@ -540,4 +540,68 @@ fn sessions_connected_before_a_restart_are_recorded_as_left_before_any_copy() {
     let first = frames.sink.groups.first().and_then(|(_, group)| group.first());
     assert!(matches!(first, Some(Record::Left { .. })), "{first:?}");
     assert!(frames.sink.groups.len() > 1, "and what is true was copied");
+}
+
+/// A disk without space, not even for what frees space.
+struct Full<'a>(&'a mut Sink);
+
+impl Effects for Full<'_> {
+    fn post(&mut self, to: ShardId, reply: Reply) {
+        self.0.post(to, reply);
+    }
+
+    fn commit(&mut self, _: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        Err(Refusal::NoSpace)
+    }
+
+    fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        Effects::copy(self.0, group)
+    }
+}
+
+/// A client has left whether that is recorded or not. Its session is kept for as long as the client has asked for.
+#[test]
+fn a_copy_keeps_a_session_whose_end_of_connection_found_no_space() {
+    let causes = [
+        (None, Cause::Normal),
+        (Some(0), Cause::Normal),
+        (Some(0), Cause::WithWill),
+        (Some(30), Cause::WithWill),
+    ];
+    for (delay_secs, cause, connections) in
+        causes.iter().flat_map(|(secs, cause)| [(*secs, *cause, 1), (*secs, *cause, 2)])
+    {
+        let mut stage = Stage::new();
+        let ask = delay_secs.map_or(Ask::lasting(60), |secs| Ask::lasting(60).will("w", secs));
+        let mut client = stage.client("c", &ask);
+        stage.subscribe(&client, "a", at_qos(QOS_1));
+        if connections == 2 {
+            stage.leave(&client, Cause::Normal);
+            stage.pass_secs(1);
+            client = stage.client("c", &ask);
+        }
+        let (subscriber, connection) = (Arc::clone(&client.claimant), client.place.connection);
+        let left = Command::Left(Left { subscriber, connection, cause, expiry_secs: None });
+        stage.ledger.handle(client.place.shard, left, stage.now, &mut Full(&mut stage.sink));
+        emit(&mut stage, "a", &["1"]);
+        let state = stage.ledger.durable_state();
+        let groups: Vec<Group> = stage.sink.groups.iter().map(|(_, group)| group.clone()).collect();
+        let copied = copies(&groups, &mut stage);
+        let left = copied.iter().flatten().filter(|record| matches!(record, Record::Left { .. })).count();
+        let waits = usize::from(connections == 2 && delay_secs == Some(30));
+        assert_eq!(left, 1 + waits, "{copied:?}");
+        let again = copies(&copied, &mut stage);
+        let both = [&groups[..], &copied].concat();
+        for (log, what) in [(copied, "copied"), (again, "copied twice"), (both, "not cut off")] {
+            let mut next = Stage::new();
+            next.now = stage.now;
+            next.ledger = replay(&log, &stage);
+            assert_eq!(next.ledger.durable_state(), state, "{delay_secs:?}, {cause:?}, {what}");
+            let sessions = |stage: &Stage| crate::stage::count(&stage.gauges().sessions);
+            next.pass_secs(59);
+            assert_eq!(sessions(&next), 1, "{delay_secs:?}, {cause:?}, {what}");
+            next.pass_secs(1);
+            assert_eq!(sessions(&next), 0, "{delay_secs:?}, {cause:?}, {what}");
+        }
+    }
 }
