@@ -23,12 +23,14 @@ pub use protocol::MessageId;
 /// Delay before a record that was refused for lack of space is tried again, in milliseconds.
 pub(crate) const RETRY_MS: u64 = 100;
 
-/// A session or a group that lasts, from its beginning to its end. None is ever given twice, so that it also names the
-/// queue, without the client identifier.
+/// A session or a group that lasts, from its beginning to its end. None is given twice as long as a record mentions it, so that
+/// it also names the queue, without the client identifier.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Incarnation(pub u64);
 
-/// The numbers that were given last. None is given twice, also after a restart.
+/// The numbers that were given last. After a restart they go on behind the largest ones on the record. A message may then get
+/// the number of an earlier one of which no Enqueue, will or cursor is left. This is harmless: older records that mention the
+/// number stand before the new message, and change nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     pub(crate) message: MessageId,

@@ -1,72 +1,107 @@
 //! Copies of old records, so that the log can be cut off at its old end.
 //!
-//! Whoever keeps the records knows nothing of what they mean: it keeps groups of them in their order, and when it wants
-//! the space of the oldest, it hands those back ([`Keeper::next_to_copy`](crate::Keeper::next_to_copy)). For each the
-//! ledger copies what is still true *now*, behind everything that was recorded so far. When all copies, and everything
-//! that was recorded before them, are durable, the old records are forgotten.
+//! The keeper of records knows nothing of their meaning. It keeps groups of records in their order. When it wants the space of
+//! the oldest, it hands single records of them to the ledger ([`Keeper::next_to_copy`](crate::Keeper::next_to_copy)). For each
+//! of these the ledger copies what is still true *now*, behind everything that was recorded so far. When all copies, and
+//! everything that was recorded before them, are durable, the old records are forgotten.
 //!
 //! Imports: `delivery` and the parts below.
 //!
-//! # Why nothing is lost
-//! Every fact that survives stands on *one record that begins it*, and on later records that change it. Facts are: a
-//! session, its name, its presence, its will, a subscription, a cursor, an identifier in use, a message in a queue or
-//! on its way, a retained value, and a group.
+//! # Words
+//! The **facts** of a session are its client identifier, user, presence, will, subscriptions, cursors, and identifiers of QoS 2
+//! in use. Further facts are a message in a queue or on its way, a retained value, and a group. A record **begins**, changes or
+//! ends a fact ([`Record::begins_something`]).
 //!
-//! [`Ledger::copy_some`] of a record that begins a fact copies the fact as it is now, with all its changes. If the fact
-//! is over, nothing is copied. A record that only changes or ends a fact is never copied. Such a record is younger than
-//! the one that begins the fact, whose copy has told, or will tell, the outcome.
-//!
-//! The result after a cut: each fact that is still true is begun by some record that was not cut off. Each fact that is
-//! over was ended by a record that is younger than all records that began it. As long as one of these is there, the
-//! record of the end is there too.
-//!
-//! A subscription or a cursor is often begun again while it exists. The older records must not be copied too: each would
-//! become a copy, the copies would be copied in turn, and the log would never get shorter. An old record that says something
-//! else than the fact does now (another QoS, or another last message) was followed by the younger one that begins the fact.
-//! Nothing is copied for it.
+//! At least one record begins each fact. Several do if a subscription or a cursor was begun again, or if a process has ended
+//! before old records were forgotten. A retained message may be recorded again when it moves out of a group that had no lasting
+//! member when the message came (`moved` in `delivery::share`).
 //!
 //! | fact | begun by | its copy |
 //! |---|---|---|
 //! | a session | `Session` | `Session` |
+//! | its user | a `Principal` or `Owner` with this user, proof, tenant and claims | the same, with today's name of the rules |
 //! | its client is there | the last `Connected` | `Connected`, with the will as it was, and `WillPrincipal` |
-//! | its user | the last `Principal` or `Owner` | the same |
 //! | its client has left | the last `Left` | `Left`, unless its will waits |
+//! | the same, and `Left` was refused | `Connected` | `Left`, with the fate of the will |
 //! | and its will waits | `Connected` | `Connected`, `WillPrincipal`, and the `Left` that is younger than both |
 //! | its will is due | `Connected`, `WillKept` | `WillKept`, `WillPrincipal`: the session may be gone, or have another will |
-//! | a subscription, a group | `Subscribed`, `Group` | the same, with the options of today |
-//! | a cursor | `Cursor` | `Cursor`, `CursorMoved` |
+//! | a subscription | a `Subscribed` with its options | the same |
+//! | a group | `Group` | `Group` |
+//! | a cursor | a `Cursor` with its last message | `Cursor`, `CursorMoved` |
 //! | an identifier of QoS 2 in use | `Opened`, `Received` | the same |
 //! | a message in a queue | `Enqueue` | `Enqueue`, for those of its queues that have it |
 //! | a message on its way | `Enqueue` | the same, `Sent` |
 //! | a message moved from a group | `Enqueue` | `Enqueue` into the group, `Moved` out of it again |
 //! | a retained value | `Enqueue` | `Enqueue`, possibly without queues; or of the value that is in memory alone |
 //!
+//! # Premises
+//! 1. *Memory tells what the records tell.* The ledger changes when a group was taken ([`Replies::commit`]). There are
+//!    exceptions. Messages of groups without a lasting member, values that found no space, and values below `$SYS` are in memory
+//!    alone. A name that a reload gives to rules is recorded with the next copy. A client has left even if the record of that was
+//!    refused: see step 3. The end of a lent message or of a group without members may be refused too: both are over in memory,
+//!    and may be there once more after a restart.
+//! 2. *Nothing is copied before a restart is settled* ([`Copying::copy_some`]). Until then, connections and groups without
+//!    members have ended in memory alone ([`Restart::is_settled`]).
+//! 3. *Nothing is copied after the keeper has failed* ([`Replies::copy`]).
+//! 4. *A copy stands behind everything that it takes into account.* Records that the keeper holds for want of space get their
+//!    place before a copy does, and otherwise the copy is refused (`Plan::append` in the journal).
+//! 5. *A group is kept whole.* A copy is one group. The copy of a message with very many queues is several groups, each for some
+//!    of the queues.
+//! 6. *Old records go in their order,* one segment after the other, each when all of its copies are durable
+//!    (`Preparer::release_copied` in the journal).
+//!
+//! # Why nothing is lost
+//! The claim: each fact that is true is begun by a record that was not cut off, with its changes behind that record. Each fact
+//! that is over does not come back.
+//!
+//! 1. *The keeper leaves out what needs no copy* (`Decoder::needed`). These are records that begin nothing, and messages that no
+//!    queue needs ([`Copying::needs`]). A message that has left its queue never returns to this queue: a message that a group has
+//!    only lent counts as being there, and an operator's move gives it another number.
+//! 2. *A record that changes or ends a fact needs no copy.* It is younger than a record that begins the fact. The copy of that
+//!    record has told, or will tell, the outcome.
+//! 3. *The copy of a record that begins a fact tells the fact as it is now,* with all its changes ([`Truth::of`]). An end of a
+//!    connection that was refused is among them ([`Truth::left_refused`]). If the fact is over, nothing is copied.
+//! 4. *Nothing is copied for a record that says something else than the fact does now* (another QoS, or another last message of
+//!    a cursor). A younger record has begun the fact as it is. The rules of a user do not count ([`Truth::principal`]): a reload
+//!    changes their name without a record. The copy names the rules that the session has now, whichever record it was made for.
+//!    Rules that no listener had at the start keep the name in the youngest record ([`UnknownRules`]).
+//! 5. *Equal records may all be copied.* After changes of a QoS from 1 to 2 and back, the oldest record says the same as the
+//!    youngest. This is harmless, and there are never more copies than records. Records of one fact that the keeper hands out
+//!    together become one copy ([`Copied::facts`]): it is younger than all of them.
+//! 6. *A message that was found several times has a younger record* ([`Copied::is_younger`]), and nothing is copied for the
+//!    oldest. The count is at most the number of younger records of this queue: a record that puts the message into its queue
+//!    again is counted when the message is there already, and each examined record takes one off. A copy that is tried again
+//!    takes off another one. The count may then be too low, which makes more copies and never fewer.
+//! 7. *A fact that is over does not come back.* The record that ended it is younger than all records that began it: a record of
+//!    its end, or the beginning of what took its place (another retained value, user or presence, or another `Group` of the same
+//!    filter). As long as one of the beginnings is there, the end is there too. The other `Group` matters if the process
+//!    ends after the first commands behind a restart and before the `GroupEnded` of a group without members.
+//!
 //! # Why it may be replayed
-//! Replay starts at an arbitrary group of records, and is to end in the state that the ledger was in.
+//! Replay starts at an arbitrary group of records, and is to end in the state that the ledger was in. The log is what remains
+//! after any number of segments have gone with all of their copies made, and at most one further segment has some of its copies.
 //!
-//! *Records between the cut and the copy mention things that are not known yet.* A record that begins something begins
-//! the session or group that it names, at the first mention. Its name follows with the copy of `Session` or `Group`, or
-//! its end follows, since it was alive when it was mentioned. A record that changes or ends an unknown thing changes
-//! nothing, because the copy behind it tells the outcome. The exception is `Moved`, which begins the session that it
-//! moves a known message to.
-//!
-//! A session whose end was cut off is not mentioned any more: no record mentions it after its end, and the earlier ones
-//! were cut off with it. A group may be mentioned after its end, by the copy of a message that has moved out of it. The
-//! group is empty again at the end of that copy. A group without a name is forgotten when the records end.
-//!
-//! *A record and its copy are both there*, because the process has ended before the old one was cut off, or because an
-//! old record tells of a fact that a younger one has begun again. The copy finds the fact as it says it is, because all
-//! changes of the fact stand before the copy. Replaying the copy therefore changes nothing. A message is put into a
-//! queue that it was taken out of (`Sent`, `Moved`), and taken out again by the record behind it in the same group,
-//! under the same identifier.
-//!
-//! *The process ends in the middle of it.* Groups of records are kept whole. A copy is one group. The copy of a message
-//! with very many queues is several groups, each for some of the queues. Copies come behind everything that they take
-//! into account, and old records go when their copies are durable. The remaining log is one of: all old records with
-//! some copies, or some old records cut off with all of their copies.
-//!
-//! A copy does change the order of records. Queues and what is on its way go by the numbers of the messages,
-//! not by the order of the records; the order in which wills become due is that of their numbers after every restart.
+//! 1. *Records between the cut and the copy mention things that are not known yet.* A record that begins something also begins
+//!    the session or group that it names, at the first mention (`Replay::line_or_begin`). The name follows with the copy of
+//!    `Session` or `Group`, or the end follows, since the thing was alive when it was mentioned. One kind of record mentions a
+//!    group after its end: the copy of a message that has moved out of the group. This group is empty again at the end of the
+//!    copy. What has no name when the records end is forgotten.
+//! 2. *A record that changes or ends an unknown thing changes nothing,* because the copy behind it tells the outcome. The
+//!    exception is `Moved`, which begins the session that it moves a known message to.
+//! 3. *A session whose end was cut off is not mentioned any more.* No record mentions a session after its end, and the earlier
+//!    ones were cut off with it.
+//! 4. *A record and its copy may both be there.* The copy finds the fact as the copy says it is, because all changes of the fact
+//!    stand before the copy. Replaying the copy therefore changes nothing. A message is put into a queue that it was taken out
+//!    of (`Sent`, `Moved`), and taken out again by the record behind it in the same group, under the same identifier. Three
+//!    copies tell more than the records before them, and tell the truth. The copy of a value that is in memory alone is a *new*
+//!    record, behind all others of its topic. The others tell the end of a connection whose record was refused, and today's name
+//!    of a user's rules.
+//! 5. *The process may end in the middle of it.* This leaves a log of the kind above, by premises 4 to 6.
+//! 6. *A copy changes the order of records, and no order that counts.* Queues and what is on its way are in the order of the
+//!    numbers of the messages (`Replay::put_in_order`). Wills that are due when the records end are published in the order of
+//!    their numbers (`Replay::finish`).
+//! 7. *A number may be given again* when no `Enqueue`, will or `Cursor` with it is left. Older records that mention it stand before
+//!    the new one, where the queue that they name does not have such a message: they change nothing.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
@@ -95,7 +130,8 @@ use crate::settings::Settings;
 pub(crate) const UNITS_AT_A_TIME: usize = 1_000;
 
 /// Facts that were copied from old records lately, so that many records of one fact become one copy. The facts of one
-/// piece of the log are enough: records that are copied twice stand together the next time.
+/// piece of the log are enough: records that are copied twice stand together the next time. A fact may be skipped because its
+/// first copy is younger than every record that was handed out with it.
 #[derive(Debug, Default)]
 pub(crate) struct Copied {
     facts: BTreeSet<(Incarnation, Fact)>,
@@ -120,8 +156,8 @@ impl Copied {
     }
 }
 
-/// A fact about a session, by its difference from other facts of the session. Messages are not included: a message has
-/// a number, and is recorded once.
+/// A fact about a session, by its difference from other facts of the session. Messages are not included: each has a number,
+/// and mostly one record.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Fact {
     Name,
