@@ -156,9 +156,12 @@ impl Replay {
             };
             line.settle(&self.ledger.settings);
             self.account(id);
-            if self.ledger.lines.group(id).is_some_and(|group| group.members == 0) {
+            let group = self.ledger.lines.group(id).expect("it was found a moment ago");
+            if group.members == 0 {
                 self.ledger.lines.remove_if_empty(id);
                 self.ledger.restart.orphans.push(incarnation);
+            } else if !group.is_recorded {
+                self.ledger.restart.unrecorded.push(id);
             }
         }
         self.ledger.show();

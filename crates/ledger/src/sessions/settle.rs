@@ -1,5 +1,6 @@
 //! Sessions that were connected when the process ended.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use base::{Now, QueueId};
@@ -15,12 +16,14 @@ pub(crate) struct Restart {
     pub(crate) unsettled: VecDeque<QueueId>,
     /// Groups that have no member any more.
     pub(crate) orphans: Vec<Incarnation>,
+    /// Groups with members that last and without a record: it was in a part of the log that was damaged and repaired.
+    pub(crate) unrecorded: Vec<QueueId>,
 }
 
 impl Restart {
     /// Whether the ends of everything that had ended at the restart are on the record.
     pub(crate) fn is_settled(&self) -> bool {
-        self.unsettled.is_empty() && self.orphans.is_empty()
+        self.unsettled.is_empty() && self.orphans.is_empty() && self.unrecorded.is_empty()
     }
 }
 
@@ -39,6 +42,22 @@ impl SessionWork<'_> {
             *units -= 1;
             // A group without members is none; without this record it would be found again, and dropped again.
             let _ = self.replies.commit(&[Record::GroupEnded { group }], to);
+        }
+        while *units > 0
+            && let Some(group) = self.restart.unrecorded.pop()
+        {
+            *units -= 1;
+            self.record_group(group, to);
+        }
+    }
+
+    /// Records a group, so that the messages that come for it from now on are recorded too.
+    fn record_group(&mut self, id: QueueId, to: &mut impl Effects) {
+        let Some(group) = self.lines.group(id).filter(|group| !group.is_recorded) else { return };
+        let filter = Cow::Borrowed(&*group.subscriber.client_id);
+        // If this record is refused, the next member that subscribes records the group, or the next process.
+        if self.replies.commit(&[Record::Group { group: group.incarnation, filter }], to).is_ok() {
+            self.lines.group_mut(id).expect("it was there before this was recorded").is_recorded = true;
         }
     }
 

@@ -290,12 +290,12 @@ impl SessionWork<'_> {
         for ((filter, interest), group) in subscriptions.iter().zip(groups) {
             let is_asked = is_brought(filter);
             let filter = Cow::Borrowed(&**filter);
+            let group = group.and_then(|group| self.lines.group(group));
+            if let Some(group) = group.filter(|group| !group.is_recorded) {
+                records.push(Record::Group { group: group.incarnation, filter: filter.clone() });
+            }
             // Many clients subscribe to the same whenever they connect.
             if known.and_then(|known| known.get(&*filter)) != Some(interest) {
-                let group = group.and_then(|group| self.lines.group(group));
-                if let Some(group) = group.filter(|group| !group.is_recorded) {
-                    records.push(Record::Group { group: group.incarnation, filter: filter.clone() });
-                }
                 records.push(Record::Subscribed { session, filter: filter.clone(), interest: *interest });
             }
             let begun = cursors.and_then(|cursors| cursors.get(&*filter)).map(|cursor| cursor.last);
@@ -345,13 +345,13 @@ impl SessionWork<'_> {
         filters: &[&str],
         to: &mut impl Effects,
     ) -> Result<(), ReasonCode> {
-        let incarnation = self.lines.session(id).and_then(Session::incarnation);
+        let session = self.lines.session(id).expect("the session that unsubscribes is there");
         let mut records = Vec::with_capacity(filters.len());
         for filter in filters {
-            if let Some(session) = incarnation {
+            if let Some(session) = session.incarnation() {
                 records.push(Record::Unsubscribed { session, filter: Cow::Borrowed(filter) });
             }
-            let group = self.lines.filters.of_filter(filter).and_then(|group| self.lines.group(group));
+            let group = self.group_shared(session, filter).and_then(|group| self.lines.group(group));
             if let Some(group) = group.filter(|group| group.members == 1 && group.is_recorded) {
                 records.push(Record::GroupEnded { group: group.incarnation });
             }
@@ -368,13 +368,19 @@ impl SessionWork<'_> {
             self.sessions.subscription_bytes -= subscription_bytes(filter);
         }
         session.lasting.iter_mut().for_each(|lasting| drop(lasting.cursors.remove(filter)));
-        let Some(group) = self.lines.filters.of_filter(filter) else { return };
+        let session = self.lines.session(id).expect("the session that unsubscribes is there");
+        // A filter that is not shared has no group.
+        let Some(group) = self.group_shared(session, filter) else { return };
         let session = self.lines.session_mut(id).expect("the session that unsubscribes is there");
-        // The group may be another one of this filter, which came to be after the session's was full and ended.
-        if let Some(share) = session.shares.remove(&group) {
-            let subscriber = Arc::clone(&session.subscriber);
-            let _ = self.lines.leave(&subscriber, id, group, &share);
-        }
+        let share = session.shares.remove(&group).expect("it is a member");
+        let subscriber = Arc::clone(&session.subscriber);
+        let _ = self.lines.leave(&subscriber, id, group, &share);
+    }
+
+    /// The group of a filter, if the session is a member. The group may be another one of this filter, which came to be
+    /// after the session's was full and ended: then the session has not heard yet that it is over.
+    fn group_shared(&self, session: &Session, filter: &str) -> Option<QueueId> {
+        self.lines.filters.of_filter(filter).filter(|group| session.shares.contains_key(group))
     }
 
     /// Sends an answer. A change that is not recorded is answered at once.

@@ -1,9 +1,11 @@
 //! Full queues, and the brake before them.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
 use base::Level;
-use ledger::{QueueFull, Record, Settings};
+use index::Subscriptions;
+use ledger::{Ledger, QueueFull, Record, Settings};
 use protocol::Cause;
 use wire::ReasonCode;
 
@@ -213,4 +215,70 @@ fn retained_values_are_counted_while_they_are_there() {
     assert!(stage.ledger.live_bytes() >= 1_000);
     stage.emit(&retained("a", b"", QOS_1));
     assert_eq!(count(&stage.gauges().retained_bytes), 0);
+}
+
+const SHARED: &str = "$share/g/a";
+
+/// The process ends after all of its records were written, some of them are lost, and another process begins.
+fn crash_and_lose(stage: &mut Stage, is_lost: impl Fn(&Record<'_>) -> bool) {
+    let (index, last) = (Arc::new(Subscriptions::new([1, 2])), stage.last());
+    stage.sink.groups.iter_mut().for_each(|(_, group)| group.retain(|record| !is_lost(record)));
+    stage.sink.groups.retain(|(_, group)| !group.is_empty());
+    let records = stage.sink.records(last);
+    let ledger = Ledger::recover(Settings::default(), Arc::clone(&index), records, stage.now);
+    stage.restart(ledger, index, last);
+}
+
+/// A member of a group that was full has not heard yet that its session is over. Its packets do nothing to another group of
+/// the same filter.
+#[test]
+fn a_former_member_ends_no_later_group_of_its_filter() {
+    for packet in ["UNSUBSCRIBE", "DISCONNECT"] {
+        let mut stage = Stage::with(Settings { queue_messages_max: 2, ..Settings::default() });
+        let away = stage.client("away", &Ask::lasting(60));
+        stage.subscribe(&away, SHARED, at_qos(QOS_1));
+        stage.leave(&away, Cause::Normal);
+        let former = stage.client("former", &Ask::clean().window(1));
+        stage.subscribe(&former, SHARED, at_qos(QOS_1));
+        (1..=4).for_each(|_| stage.emit(&message("a", b"before", QOS_1)));
+        assert_eq!(stage.ended(&former), [ReasonCode::QuotaExceeded]);
+        assert_eq!(count(&stage.gauges().groups), 0);
+        let later = stage.client("later", &Ask::lasting(60).shard(1));
+        stage.subscribe(&later, SHARED, at_qos(QOS_1));
+        stage.leave(&later, Cause::Normal);
+        match packet {
+            "UNSUBSCRIBE" => stage.unsubscribe(&former, SHARED),
+            _ => stage.leave(&former, Cause::Normal),
+        }
+        let publisher = stage.client("publisher", &Ask::clean());
+        stage.publish(&publisher, 1, &message("a", b"after", QOS_1));
+        assert_eq!(stage.stored(&publisher)[0].1, ReasonCode::Success);
+        crash_and_lose(&mut stage, |_| false);
+        assert_eq!(found(&mut stage, "later"), Some(vec!["after".to_owned()]), "{packet}");
+    }
+}
+
+/// The record of a group may be missing after a repair. Messages that are acknowledged later are not lost with it.
+#[test]
+fn a_group_whose_record_was_lost_is_recorded_again() {
+    for subscribes_again in [false, true] {
+        let mut stage = Stage::new();
+        let member = stage.client("member", &Ask::lasting(60));
+        stage.subscribe(&member, SHARED, at_qos(QOS_1));
+        stage.leave(&member, Cause::Normal);
+        crash_and_lose(&mut stage, |record| matches!(record, Record::Group { .. }));
+        if subscribes_again {
+            // Before the ledger has worked.
+            let member = stage.client("member", &Ask::lasting(60));
+            stage.subscribe(&member, SHARED, at_qos(QOS_1));
+            stage.leave(&member, Cause::Normal);
+        } else {
+            stage.work();
+        }
+        let publisher = stage.client("publisher", &Ask::clean());
+        stage.publish(&publisher, 1, &message("a", b"1", QOS_1));
+        assert_eq!(stage.stored(&publisher)[0].1, ReasonCode::Success);
+        crash_and_lose(&mut stage, |_| false);
+        assert_eq!(found(&mut stage, "member"), Some(vec!["1".to_owned()]), "{subscribes_again}");
+    }
 }
