@@ -360,6 +360,13 @@ pub struct Granted {
     pub identifiers: Identifiers,
 }
 
+impl Granted {
+    /// As what a message waits in a group: as it was published. The subscription of each member decides the rest.
+    pub(crate) fn of_group(message: &Message) -> Self {
+        Self { qos: message.qos(), retain: message.retain(), identifiers: Identifiers::new() }
+    }
+}
+
 impl Record<'_> {
     /// Whether this record begins a fact that is copied as long as it is true. A fact that a record only changes or
     /// ends is in the copy of the record that has begun it.

@@ -16,7 +16,7 @@ use crate::lines::session::Share;
 use crate::lines::{Line, Lines, Owner};
 use crate::queue::entry::Entry;
 use crate::queue::in_flight::State;
-use crate::record::{Lsn, MessageId, Numbers};
+use crate::record::{Granted, Lsn, MessageId, Numbers};
 
 /// How many claims of members to lanes are worked out in one turn, about. One takes some tens of nanoseconds.
 const CLAIMS_AT_A_TIME: usize = 8_192;
@@ -241,7 +241,10 @@ impl Lines {
         let group = self.table.find_mut(group_id).and_then(Line::group_mut);
         let group = group.expect("it was there a moment ago");
         match held.entry {
-            Some(entry) => {
+            Some(mut entry) => {
+                let body = entry.message().expect("a member had it");
+                // The options of that member say nothing about the next one, or about a queue that the message moves to.
+                entry.grant(Granted::of_group(body));
                 add(&self.gauges.queued_bytes, entry.size_bytes());
                 shift(&self.gauges.in_flight, &self.gauges.queued, 1);
                 if entry.expires() {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use base::{Fate, FateOf, Identifiers, Interest, Message, Now, Place, QueueId, ShardId, Subscriber, Ticket};
+use base::{Fate, FateOf, Interest, Message, Now, Place, QueueId, ShardId, Subscriber, Ticket};
 use index::{Target, Targets};
 use wire::{PacketId, Qos, ReasonCode};
 
@@ -273,8 +273,7 @@ impl Publishing<'_> {
             put(target.subscriber.queue.expect("a target of a queue has one"), granted);
         }
         for group in targets.groups.iter().filter(|_| qos > Qos::AtMostOnce) {
-            let granted = Granted { qos, retain, identifiers: Identifiers::new() };
-            put(group.queue.expect("a group has a queue"), granted);
+            put(group.queue.expect("a group has a queue"), Granted::of_group(message));
         }
         let refuses = self.settings.queue_full == QueueFull::Refuse && publisher.is_some();
         if refuses && plan.iter().any(|planned| planned.room == Room::None) {

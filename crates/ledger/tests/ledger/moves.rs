@@ -247,6 +247,29 @@ fn a_message_of_a_group_is_no_retained_message_for_a_session() {
     assert!(!look_at_all(&mut stage, &session("new"))[0].retain);
 }
 
+/// A member may have had the message, and gave it back: the options of its subscription are not those of the session.
+#[test]
+fn a_message_that_came_back_to_a_group_moves_as_it_was_published() {
+    let mut stage = filled(Settings::default(), 0);
+    let member = stage.client("old-worker", &Ask::lasting(60));
+    let interest = at_qos(QOS_1).with_identifier(std::num::NonZeroU32::new(7)).with_retain_as_published(true);
+    stage.subscribe(&member, "$share/old/#", interest);
+    stage.emit(&retained("a", b"x", QOS_2));
+    let sent = stage.delivered(&member);
+    assert!(sent[0].qos == QOS_1 && sent[0].identifiers.len() == 1 && sent[0].retain);
+    stage.leave(&member, Cause::WithWill);
+    let [facts] = &look_at_all(&mut stage, &group("old"))[..] else { panic!("it came back") };
+    assert!(facts.qos == QOS_2 && facts.retain);
+    assert_eq!(move_all(&mut stage, order(&group("old"), &session("new"), None)).messages, 1);
+    let last = stage.last();
+    let again = recovered(&mut stage, &Settings::default(), last);
+    assert_eq!(stage.state_of(&again), stage.state());
+    let new = stage.client("new", &Ask::lasting(60));
+    let [deliver] = &stage.delivered(&new)[..] else { panic!("it waits for the session") };
+    assert!(deliver.qos == QOS_2 && deliver.identifiers.is_empty() && !deliver.retain);
+    stage.check_account();
+}
+
 /// While memory is short, a message moves only if it does not stay.
 #[test]
 fn messages_move_while_memory_is_short_only_to_a_client_that_gets_them_at_once() {
