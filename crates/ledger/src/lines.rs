@@ -415,17 +415,18 @@ impl Lines {
         session.map_or_else(Principal::anonymous, |session| session.subscriber.principal())
     }
 
-    /// Asks for the entry of a queue with the news whether its message need not be in memory.
+    /// Asks for the entry of a queue with the news whether its message need not be in memory. Returns whether there is
+    /// the queue; otherwise the message is nowhere, and not counted.
+    #[must_use]
     pub(crate) fn push(
         &mut self,
         queue: QueueId,
         id: MessageId,
         message: &Message,
         entry: impl FnOnce(bool) -> Entry,
-    ) {
+    ) -> bool {
         let (expires, bytes) = (message.expires_unix_ms().is_some(), message.size_bytes());
-        // One of its groups has just ended it.
-        let Some(line) = self.find_mut(queue) else { return add(&self.gauges.discarded, 1) };
+        let Some(line) = self.find_mut(queue) else { return false };
         let takes = |owner: &Owner| match owner {
             Owner::Session(session) => session.online.is_some(),
             Owner::Group(group) => group.has_turns(),
@@ -443,5 +444,6 @@ impl Lines {
         if has_reader {
             self.is_ready(queue);
         }
+        true
     }
 }

@@ -183,7 +183,9 @@ impl Ledger {
             let of = FateOf::message(&message, granted.qos, Some(new_id.0));
             self.lines.note_fate(target, of, Fate::Queued);
         }
-        self.lines.push(target, new_id, &message, |stays_away| keeping.one(granted, true, stays_away));
+        let entry = |stays_away| keeping.one(granted, true, stays_away);
+        let is_there = self.lines.push(target, new_id, &message, entry);
+        assert!(is_there, "a move ends no session and no group");
         Ok(Outcome::Moved)
     }
 

@@ -5,6 +5,7 @@ use wire::{PacketId, Qos, ReasonCode};
 
 use crate::delivery::Delivery;
 use crate::gauges::shift;
+use crate::queue::entry::Entry;
 use crate::queue::in_flight::State;
 use crate::record::{Effects, MessageId, Record};
 use crate::replies::Answer;
@@ -78,11 +79,10 @@ impl Delivery<'_> {
             State::Released => finished,
             State::Taken { .. } => None,
             State::Shared { group, message } => {
-                let group = self.lines.group(*group);
-                let held = group.and_then(|group| Some((group, group.held.get(message)?)));
-                let entry = held.and_then(|(group, held)| Some((group, held.entry.as_ref()?)));
-                let recorded = entry.filter(|(_, entry)| entry.is_recorded());
-                recorded.map(|(group, _)| Record::Removed { queue: group.incarnation, message: *message })
+                let group = self.lines.group(*group).expect("a group that ends takes its exchanges with it");
+                let held = group.held.get(message).expect("a group holds what it has lent");
+                let is_recorded = held.entry.as_ref().is_some_and(Entry::is_recorded);
+                is_recorded.then_some(Record::Removed { queue: group.incarnation, message: *message })
             }
         };
         if let Some(record) = record
@@ -112,12 +112,12 @@ impl Delivery<'_> {
             }
         }
         let mut lane = exchange.lane;
-        if let State::Shared { group: id, message } | State::Taken { group: id, message } = exchange.state
-            && let Some(line) = self.lines.find_mut(id)
-        {
+        if let State::Shared { group: id, message } | State::Taken { group: id, message } = exchange.state {
+            let line = self.lines.find_mut(id).expect("a group that ends takes its exchanges with it");
             line.growth.patience.progress(weight);
-            let held = line.group_mut().and_then(|group| group.held.remove(&message));
-            lane = held.and_then(|held| held.lane).map(|lane| (id, lane));
+            let group = line.group_mut().expect("it is a group");
+            let held = group.held.remove(&message).expect("a group holds what it has lent");
+            lane = held.lane.map(|lane| (id, lane));
         }
         lane.into_iter().for_each(|(group, lane)| self.lines.finish_in_lane(group, lane, weight));
     }

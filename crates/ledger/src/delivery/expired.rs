@@ -35,7 +35,7 @@ impl Delivery<'_> {
         }
         if !gone.is_empty() {
             for message in gone {
-                let line = self.lines.find_mut(queue)?;
+                let line = self.lines.find_mut(queue).expect("no removed message ends its queue");
                 let entry = line.take(message).expect("it was found here");
                 if self.lines.noting.is_on() {
                     self.lines.note_fate(queue, of_entry(message, &entry), Fate::Expired);

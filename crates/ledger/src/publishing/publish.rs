@@ -468,7 +468,11 @@ impl Publishing<'_> {
                 Room::EndsGroup => self.lines.end_members_of(queue),
             }
             let entry = |stays_away| keeping.one(queued.granted, is_recorded, stays_away);
-            self.lines.push(queue, id, routing.message, entry);
+            if !self.lines.push(queue, id, routing.message, entry) {
+                // One of its groups, which stood before it in the plan, has ended the session.
+                add(&self.gauges.discarded, 1);
+                continue;
+            }
             if own != Some(queue)
                 && let Some(Publisher { now_ms, .. }) = routing.publisher
                 && self.lines.has_grown(queue)

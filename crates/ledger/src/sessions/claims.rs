@@ -130,9 +130,8 @@ impl Claims {
     /// The records up to there are durable.
     pub(crate) fn set_durable(&mut self, upto: Lsn) {
         while let Some((lsn, id)) = self.ended.pop_front_if(|(lsn, _)| *lsn <= upto) {
-            if let Some(client) = self.find_mut(&id) {
-                client.ended.take_if(|ended| *ended == lsn);
-            }
+            let client = self.find_mut(&id).expect("it is known until its last end is durable");
+            client.ended.take_if(|ended| *ended == lsn);
             self.settle(&id);
         }
     }
@@ -185,6 +184,7 @@ impl Claims {
     /// Forgets an identifier that nobody has any more, neither a connection nor a session.
     pub(crate) fn settle(&mut self, id: &str) {
         let hash = self.hasher.hash_one(id);
+        // A claimant that was refused may be the first with this identifier.
         let Ok(found) = self.clients.find_entry(hash, |client| &*client.id == id) else { return };
         let Client { holder, session, ended, .. } = &**found.get();
         if holder.is_none() && session.is_none() && ended.is_none() {

@@ -364,9 +364,8 @@ impl SessionWork<'_> {
 
     fn end_subscription(&mut self, id: QueueId, filter: &str) {
         let session = self.lines.session_mut(id).expect("the session that unsubscribes is there");
-        if session.subscriptions.remove(filter).is_some() {
-            self.sessions.subscription_bytes -= subscription_bytes(filter);
-        }
+        session.subscriptions.remove(filter).expect("only what the session is subscribed to ends");
+        self.sessions.subscription_bytes -= subscription_bytes(filter);
         session.lasting.iter_mut().for_each(|lasting| drop(lasting.cursors.remove(filter)));
         let session = self.lines.session(id).expect("the session that unsubscribes is there");
         // A filter that is not shared has no group.
