@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ledger::{Discard, Discarded, OperatorAnswer, Question, QueueOf};
+use ledger::{Discard, Discarded, OperatorAnswer, Question, QueueOwner};
 use turn::{AskLedger, ToLedger};
 
 use crate::broker::Process;
@@ -87,7 +87,7 @@ impl Discards {
     pub(crate) fn tell(&self, scenario: &Scenario, scene: &mut Scene) {
         let done = std::mem::take(&mut *self.done.lock().unwrap_or_else(PoisonError::into_inner));
         for Part { number, order: Discard { of, filter, .. } } in done {
-            let is_it = |client_id: &str| matches!(&of, QueueOf::Client(name) if **name == *client_id);
+            let is_it = |client_id: &str| matches!(&of, QueueOwner::Client(name) if **name == *client_id);
             let client = scenario.clients.iter().position(|client| is_it(&client.client_id));
             scene.oracle.discarded(number, &of, client, filter.as_deref());
         }

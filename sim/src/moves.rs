@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ledger::{Move, Moved, MovedPiece, OperatorAnswer, Question, QueueOf, Stopped};
+use ledger::{Move, Moved, MovedPiece, OperatorAnswer, Question, QueueOwner, Stopped};
 use turn::{AskLedger, ToLedger};
 
 use crate::broker::Process;
@@ -63,8 +63,8 @@ impl Moves {
         });
         let Part { number, order } = part.clone();
         note!(scene.trace, ("operator"), "{order:?}");
-        let client = |of: &QueueOf| {
-            let is_it = |name: &str| matches!(of, QueueOf::Client(client_id) if **client_id == *name);
+        let client = |of: &QueueOwner| {
+            let is_it = |name: &str| matches!(of, QueueOwner::Client(client_id) if **client_id == *name);
             scenario.clients.iter().position(|client| is_it(&client.client_id))
         };
         let queues = [(&order.from, client(&order.from)), (&order.into, client(&order.into))];

@@ -1,6 +1,6 @@
 //! The operators who change queues while clients use them.
 
-use ledger::QueueOf;
+use ledger::QueueOwner;
 
 use crate::broker::Process;
 use crate::discards::Discards;
@@ -58,12 +58,12 @@ impl Orders {
 }
 
 /// A queue for an order.
-pub(crate) fn draw_queue(scenario: &Scenario, random: &mut Random) -> QueueOf {
+pub(crate) fn draw_queue(scenario: &Scenario, random: &mut Random) -> QueueOwner {
     let groups = filters(scenario, true);
     if !groups.is_empty() && random.chance(GROUPS_PER_MILLE) {
-        QueueOf::Group((*random.pick(&groups)).into())
+        QueueOwner::Group((*random.pick(&groups)).into())
     } else {
-        QueueOf::Client(random.pick(&scenario.clients).client_id.as_str().into())
+        QueueOwner::Client(random.pick(&scenario.clients).client_id.as_str().into())
     }
 }
 

@@ -19,7 +19,7 @@ use crate::retained::{Branch, Cursor, Stride};
 
 pub use groups::{GroupFacts, MemberPiece};
 pub use moves::{Move, Moved, MovedPiece, Stopped};
-pub use queues::{Discard, Discarded, QueueOf, QueuePiece, QueuedFacts};
+pub use queues::{Discard, Discarded, QueueOwner, QueuePiece, QueuedFacts};
 
 /// Maximum number of places that one answer visits, of sessions and of groups.
 const LINES_PER_ANSWER: u32 = 256;
@@ -72,7 +72,7 @@ pub enum Question {
     /// Messages that wait in a queue.
     Queue {
         /// The queue that is asked about.
-        of: QueueOf,
+        of: QueueOwner,
         /// The message behind which the answer begins. `None` for the first one.
         after: Option<MessageId>,
     },

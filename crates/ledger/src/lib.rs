@@ -67,7 +67,8 @@ use topic::TopicFilter;
 pub use ask::census::{Census, GroupCensus, OverLimits, QueueCensus, SessionCensus};
 pub use ask::{
     Answer as OperatorAnswer, Discard, Discarded, Ended, Found as FoundClient, GroupFacts, MemberPiece, Move,
-    Moved, MovedPiece, Question, QueueOf, QueuePiece, QueuedFacts, SessionFacts, Stopped, SubscriptionPiece,
+    Moved, MovedPiece, Question, QueueOwner, QueuePiece, QueuedFacts, SessionFacts, Stopped,
+    SubscriptionPiece,
 };
 pub use record::fetch::{Fetched, Found, Wanted};
 pub use record::keeper::{InMemory, Needs, Room};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ledger::QueueOf;
+use ledger::QueueOwner;
 
 use super::settlement::Missed;
 use super::{Oracle, Tick};
@@ -34,14 +34,14 @@ impl Oracle {
     pub(crate) fn discarded(
         &mut self,
         number: usize,
-        of: &QueueOf,
+        of: &QueueOwner,
         client: Option<usize>,
         filter: Option<&str>,
     ) {
         let filter_number = |text: &str| self.filters.iter().position(|filter| filter == text);
         let queue = match of {
-            QueueOf::Client(_) => Queue::Client(client.expect("the queue is of a client of the run")),
-            QueueOf::Group(text) => Queue::Group(filter_number(text).expect("the group is of the run")),
+            QueueOwner::Client(_) => Queue::Client(client.expect("the queue is of a client of the run")),
+            QueueOwner::Group(text) => Queue::Group(filter_number(text).expect("the group is of the run")),
         };
         let filter = filter.map(|text| filter_number(text).expect("the filter is of the run"));
         let begun = Order { queue, filter, until: self.tick, crashes: self.crashes };

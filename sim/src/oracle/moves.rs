@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ledger::QueueOf;
+use ledger::QueueOwner;
 use wire::Qos;
 
 use super::sessions::Session;
@@ -37,13 +37,13 @@ impl Oracle {
     pub(crate) fn ordered_move(
         &mut self,
         number: usize,
-        queues: [(&QueueOf, Option<usize>); 2],
+        queues: [(&QueueOwner, Option<usize>); 2],
         filter: Option<&str>,
     ) {
         let filter_number = |text: &str| self.filters.iter().position(|filter| filter == text);
         let [from, into] = queues.map(|(of, client)| match of {
-            QueueOf::Client(_) => Queue::Client(client.expect("the queue is of a client of the run")),
-            QueueOf::Group(text) => Queue::Group(filter_number(text).expect("the group is of the run")),
+            QueueOwner::Client(_) => Queue::Client(client.expect("the queue is of a client of the run")),
+            QueueOwner::Group(text) => Queue::Group(filter_number(text).expect("the group is of the run")),
         });
         let filter = filter.map(|text| filter_number(text).expect("the filter is of the run"));
         let begun = MoveOrder { from, into, filter, until: Tick::MAX, crashes: self.crashes };

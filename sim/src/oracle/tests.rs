@@ -1,6 +1,6 @@
 //! Findings that the judge must report, and events that it must accept.
 
-use ledger::QueueOf;
+use ledger::QueueOwner;
 use wire::RetainHandling;
 
 use super::*;
@@ -331,7 +331,7 @@ fn the_ledger_keeps_to_the_limits_that_it_has() {
 /// The order means messages of one queue and one filter that were published before it.
 #[test]
 fn a_message_that_no_order_of_an_operator_means_is_found() {
-    let (own, other) = (QueueOf::Client("own".into()), QueueOf::Client("other".into()));
+    let (own, other) = (QueueOwner::Client("own".into()), QueueOwner::Client("other".into()));
     let cases = [
         (&own, 0, Some("r/#"), true, false),
         (&own, 0, None, true, false),
@@ -358,7 +358,7 @@ fn a_message_that_no_order_of_an_operator_means_is_found() {
 /// A message that was due to one client is moved to another one, which gets it never, once or twice.
 #[test]
 fn a_moved_message_comes_to_somebody_and_comes_once() {
-    let (own, other) = (QueueOf::Client("own".into()), QueueOf::Client("other".into()));
+    let (own, other) = (QueueOwner::Client("own".into()), QueueOwner::Client("other".into()));
     for (is_ordered, times, is_found) in
         [(true, 0, true), (true, 1, false), (true, 2, true), (false, 1, true), (false, 0, true)]
     {
@@ -383,7 +383,7 @@ fn a_moved_message_comes_to_somebody_and_comes_once() {
 /// An order means messages that were published before it was carried out.
 #[test]
 fn a_message_that_is_younger_than_a_move_belongs_where_it_was_due() {
-    let (own, other) = (QueueOf::Client("own".into()), QueueOf::Client("other".into()));
+    let (own, other) = (QueueOwner::Client("own".into()), QueueOwner::Client("other".into()));
     let mut court = Court::new();
     court.session = court.oracle.session_began(1, true, usize::MAX);
     court.oracle.ordered_move(1, [(&own, Some(0)), (&other, Some(1))], None);

@@ -1,7 +1,7 @@
 //! Messages that wait for one lasting session or group, moved to another.
 
 use hyper::StatusCode;
-use ledger::{MessageId, Move, Moved, MovedPiece, OperatorAnswer, QueueOf, Stopped};
+use ledger::{MessageId, Move, Moved, MovedPiece, OperatorAnswer, QueueOwner, Stopped};
 use serde_json::{Value, json};
 
 use super::QUESTIONS_MAX;
@@ -30,7 +30,7 @@ struct Done {
     rest: Option<(MessageId, MessageId)>,
 }
 
-async fn move_messages(from: QueueOf, asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+async fn move_messages(from: QueueOwner, asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
     let body = Body::of(asked)?;
     let (into, filter) = (target(&body)?, filter(&body)?);
     let rest = body.text("cursor")?.map(position).transpose()?;
@@ -73,10 +73,10 @@ async fn carry_out(order: Move, patience: &mut Patience, shared: &Shared) -> Res
 }
 
 /// The queue that a body names.
-fn target(body: &Body) -> Result<QueueOf, Failure> {
+fn target(body: &Body) -> Result<QueueOwner, Failure> {
     match (body.text("to_client")?, body.text("to_group")?) {
-        (Some(client_id), None) => Ok(QueueOf::Client(client_id.into())),
-        (None, Some(filter)) => Ok(QueueOf::Group(filter.into())),
+        (Some(client_id), None) => Ok(QueueOwner::Client(client_id.into())),
+        (None, Some(filter)) => Ok(QueueOwner::Group(filter.into())),
         _ => Err(Failure::bad("name the new receiver with `to_client`, or with `to_group`")),
     }
 }
@@ -93,10 +93,10 @@ fn filter(body: &Body) -> Result<Option<Box<str>>, Failure> {
     }
 }
 
-fn no_target(into: &QueueOf) -> Failure {
+fn no_target(into: &QueueOwner) -> Failure {
     match into {
-        QueueOf::Client(_) => missing(into),
-        QueueOf::Group(filter) => {
+        QueueOwner::Client(_) => missing(into),
+        QueueOwner::Group(filter) => {
             Failure::not_found(format!("there is no group {filter} with a member whose session lasts"))
         }
     }
@@ -125,10 +125,10 @@ impl Done {
     }
 
     /// Something stands in the way of the rest. The answer has the cursor all the same, so that a client can go on later.
-    fn stopped(&self, why: Stopped, into: &QueueOf) -> Answer {
+    fn stopped(&self, why: Stopped, into: &QueueOwner) -> Answer {
         let (status, why) = match why {
             Stopped::Full => {
-                let (QueueOf::Client(name) | QueueOf::Group(name)) = into;
+                let (QueueOwner::Client(name) | QueueOwner::Group(name)) = into;
                 (StatusCode::CONFLICT, format!("the queue of {name} was full"))
             }
             Stopped::Reading => {
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_body_names_one_receiver_and_the_messages() {
-        let newt = QueueOf::Client("newt".into());
+        let newt = QueueOwner::Client("newt".into());
         assert_eq!(target(&body(r#"{"to_client": "newt"}"#)).expect("a receiver"), newt);
         assert_eq!(filter(&body(r#"{"filter": "a/#"}"#)).expect("a filter"), Some("a/#".into()));
         assert_eq!(filter(&body(r#"{"all": true}"#)).expect("all"), None);
@@ -176,7 +176,7 @@ mod tests {
         let stopped = Some(Stopped::Full);
         done.add(&MovedPiece { messages: 0, unreadable: 0, denied: 1, next: None, until, stopped });
         assert_eq!(done.describe(), json!({ "moved": 0, "cursor": "0-70", "denied": 1 }));
-        let answer = done.stopped(Stopped::Full, &QueueOf::Client("newt".into()));
+        let answer = done.stopped(Stopped::Full, &QueueOwner::Client("newt".into()));
         assert_eq!(answer.status, StatusCode::CONFLICT);
         assert!(answer.body_text().contains("0 messages were moved, and then the queue of newt was full"));
     }

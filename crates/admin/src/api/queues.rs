@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hyper::StatusCode;
-use ledger::{Discard, Discarded, MessageId, OperatorAnswer, QueueOf, QueuePiece, QueuedFacts};
+use ledger::{Discard, Discarded, MessageId, OperatorAnswer, QueueOwner, QueuePiece, QueuedFacts};
 use serde_json::{Value, json};
 use topic::TopicFilter;
 
@@ -36,12 +36,12 @@ impl Patience {
     }
 }
 
-pub(super) fn of_client(asked: &Asked) -> QueueOf {
-    QueueOf::Client(asked.values[0].as_str().into())
+pub(super) fn of_client(asked: &Asked) -> QueueOwner {
+    QueueOwner::Client(asked.values[0].as_str().into())
 }
 
-pub(super) fn of_group(asked: &Asked) -> QueueOf {
-    QueueOf::Group(asked.values[0].as_str().into())
+pub(super) fn of_group(asked: &Asked) -> QueueOwner {
+    QueueOwner::Group(asked.values[0].as_str().into())
 }
 
 pub(crate) async fn of_one_client(asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
@@ -60,14 +60,14 @@ pub(crate) async fn discard_of_group(asked: &Asked, shared: &Shared) -> Result<A
     discard(of_group(asked), asked, shared).await
 }
 
-pub(super) fn missing(of: &QueueOf) -> Failure {
+pub(super) fn missing(of: &QueueOwner) -> Failure {
     Failure::not_found(match of {
-        QueueOf::Client(client_id) => format!("{client_id} has no lasting session"),
-        QueueOf::Group(filter) => format!("there is no group {filter}"),
+        QueueOwner::Client(client_id) => format!("{client_id} has no lasting session"),
+        QueueOwner::Group(filter) => format!("there is no group {filter}"),
     })
 }
 
-async fn list(of: QueueOf, asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+async fn list(of: QueueOwner, asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
     let mut after = match asked.parameter("cursor") {
         None => None,
         Some(text) => Some(MessageId(number(text)?)),
@@ -99,7 +99,7 @@ async fn list(of: QueueOf, asked: &Asked, shared: &Shared) -> Result<Answer, Fai
 
 /// Some messages behind one, after those on disk have been read.
 async fn piece(
-    of: &QueueOf,
+    of: &QueueOwner,
     after: Option<MessageId>,
     patience: &mut Patience,
     shared: &Shared,
@@ -151,7 +151,7 @@ pub(super) fn check_filter(filter: &str) -> Result<(), Failure> {
     is_plain.then_some(()).ok_or_else(|| Failure::bad(format!("{filter} is no topic filter")))
 }
 
-async fn discard(of: QueueOf, asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
+async fn discard(of: QueueOwner, asked: &Asked, shared: &Shared) -> Result<Answer, Failure> {
     let filter: Option<Box<str>> = asked.parameter("filter").map(Into::into);
     if filter.is_some() == (switch(asked, "all")? == Some(true)) {
         return Err(Failure::bad("name the messages with `filter`, or discard all with `all=true`"));

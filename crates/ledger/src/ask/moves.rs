@@ -21,7 +21,7 @@ use base::{Fate, FateOf, Message, Now, QueueId, Subscriber};
 use topic::TopicFilter;
 
 use crate::Ledger;
-use crate::ask::queues::{LOOKED_AT, QueueOf, Window};
+use crate::ask::queues::{LOOKED_AT, QueueOwner, Window};
 use crate::gauges::{add, subtract};
 use crate::lines::Owner;
 use crate::lines::room::Room;
@@ -35,9 +35,9 @@ const MEMBERS_LOOKED_AT: usize = 16;
 #[derive(Debug, Clone)]
 pub struct Move {
     /// The queue in which they wait.
-    pub from: QueueOf,
+    pub from: QueueOwner,
     /// The queue in which they are to wait.
-    pub into: QueueOf,
+    pub into: QueueOwner,
     /// The filter that their topics match. `None` for all messages.
     pub filter: Option<Box<str>>,
     /// The message behind which the window begins. `None` for the first one.
@@ -259,7 +259,7 @@ impl Ledger {
     }
 
     /// The queue of a session that lasts, or of a group that is recorded.
-    fn lasting_queue_of(&self, of: &QueueOf) -> Option<QueueId> {
+    fn lasting_queue_of(&self, of: &QueueOwner) -> Option<QueueId> {
         let id = self.queue_of(of)?;
         let group = self.lines.group(id);
         group.is_none_or(|group| group.is_recorded && !group.is_ending).then_some(id)

@@ -34,7 +34,7 @@ const LOOKED_AT_BYTES: usize = 256 * 1024;
 
 /// A queue, by its owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum QueueOf {
+pub enum QueueOwner {
     /// The lasting session of this client.
     Client(Box<str>),
     /// The group with this filter, with `$share/GROUP/`.
@@ -45,7 +45,7 @@ pub enum QueueOf {
 #[derive(Debug, Clone)]
 pub struct Discard {
     /// The queue in which they wait.
-    pub of: QueueOf,
+    pub of: QueueOwner,
     /// The filter that their topics match. `None` for all messages.
     pub filter: Option<Box<str>>,
     /// The message behind which the window begins. `None` for the first one.
@@ -117,7 +117,7 @@ impl Ledger {
     /// Looks at some messages that wait.
     pub(super) fn answer_queue(
         &mut self,
-        of: &QueueOf,
+        of: &QueueOwner,
         after: Option<MessageId>,
         now: Now,
         to: &mut impl Effects,
@@ -222,10 +222,10 @@ impl Ledger {
     }
 
     /// The queue of a session that lasts, or of a group.
-    pub(super) fn queue_of(&self, of: &QueueOf) -> Option<QueueId> {
+    pub(super) fn queue_of(&self, of: &QueueOwner) -> Option<QueueId> {
         match of {
-            QueueOf::Group(filter) => self.lines.filters.of_filter(filter),
-            QueueOf::Client(client_id) => {
+            QueueOwner::Group(filter) => self.lines.filters.of_filter(filter),
+            QueueOwner::Client(client_id) => {
                 let id = self.sessions.claims.find(client_id)?.session?;
                 self.lines.session(id)?.lasting.as_ref().map(|_| id)
             }

@@ -6,7 +6,7 @@ use auth::{Access, Guard, Holder, Permit, Realms, RolesBuilder, RuleKind};
 use base::{AskFates, Budget, Dispatch, Fate, FateBounds, Key, Message, Purpose};
 use index::Subscriptions;
 use ledger::{
-    Ledger, Lsn, MessageId, Move, Moved, MovedPiece, OperatorAnswer, Question, QueueFull, QueueOf, Record,
+    Ledger, Lsn, MessageId, Move, Moved, MovedPiece, OperatorAnswer, Question, QueueFull, QueueOwner, Record,
     Settings, Stopped,
 };
 use protocol::Cause;
@@ -15,12 +15,12 @@ use wire::ReasonCode;
 use crate::queues::{damage, look_at_all, memories, numbers};
 use crate::stage::{Ask, QOS_1, QOS_2, Stage, at_qos, count, message, message_with, payloads, retained};
 
-fn session(client_id: &str) -> QueueOf {
-    QueueOf::Client(client_id.into())
+fn session(client_id: &str) -> QueueOwner {
+    QueueOwner::Client(client_id.into())
 }
 
-fn group(name: &str) -> QueueOf {
-    QueueOf::Group(format!("$share/{name}/#").into())
+fn group(name: &str) -> QueueOwner {
+    QueueOwner::Group(format!("$share/{name}/#").into())
 }
 
 /// The sessions `old` and `new`, and the groups `old` and `new`, all away. Messages to the topics `a` and `b` in turn wait for
@@ -55,7 +55,7 @@ fn ask(stage: &mut Stage, order: &Move) -> Moved {
     }
 }
 
-fn order(from: &QueueOf, into: &QueueOf, filter: Option<&str>) -> Move {
+fn order(from: &QueueOwner, into: &QueueOwner, filter: Option<&str>) -> Move {
     Move { from: from.clone(), into: into.clone(), filter: filter.map(Into::into), after: None, until: None }
 }
 
@@ -88,7 +88,7 @@ fn move_all(stage: &mut Stage, mut order: Move) -> MovedPiece {
     sum
 }
 
-fn waiting(stage: &mut Stage, of: &QueueOf) -> Vec<String> {
+fn waiting(stage: &mut Stage, of: &QueueOwner) -> Vec<String> {
     let payload = |one: &ledger::QueuedFacts| {
         let message = one.message.as_ref().expect("it was read");
         String::from_utf8_lossy(message.payload()).into_owned()
@@ -348,7 +348,7 @@ fn messages_that_were_not_recorded_are_recorded_in_their_new_queue() {
     stage.subscribe(&member, "$share/clean/c", at_qos(QOS_1));
     (0..3).for_each(|number: u8| stage.emit(&message("c", number.to_string().as_bytes(), QOS_1)));
     stage.work();
-    let from = QueueOf::Group("$share/clean/c".into());
+    let from = QueueOwner::Group("$share/clean/c".into());
     assert_eq!(move_all(&mut stage, order(&from, &session("new"), None)).messages, 2);
     let last = stage.last();
     let again = recovered(&mut stage, &settings, last);
@@ -485,7 +485,7 @@ fn messages_that_the_new_receiver_may_not_read_stay() {
             stage.emit(&message(topic, number.to_string().as_bytes(), QOS_1));
         }
         let queue = |filter: &str, user: &str| match filter.starts_with('$') {
-            true => QueueOf::Group(filter.into()),
+            true => QueueOwner::Group(filter.into()),
             false => session(user),
         };
         let (from, into) = (queue(from, "old"), queue(into, "new"));

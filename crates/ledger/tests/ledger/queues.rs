@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base::{Budget, Dispatch, Key, Purpose};
 use index::Subscriptions;
 use ledger::{
-    Discard, Discarded, Ledger, MessageId, OperatorAnswer, Question, QueueOf, QueuePiece, QueuedFacts,
+    Discard, Discarded, Ledger, MessageId, OperatorAnswer, Question, QueueOwner, QueuePiece, QueuedFacts,
     Record, Settings,
 };
 use protocol::Cause;
@@ -13,12 +13,12 @@ use wire::ReasonCode;
 
 use crate::stage::{Ask, Client, QOS_1, Stage, at_qos, count, message, payloads};
 
-fn queue() -> QueueOf {
-    QueueOf::Client("subscriber".into())
+fn queue() -> QueueOwner {
+    QueueOwner::Client("subscriber".into())
 }
 
-fn group() -> QueueOf {
-    QueueOf::Group("$share/g/#".into())
+fn group() -> QueueOwner {
+    QueueOwner::Group("$share/g/#".into())
 }
 
 /// A session that is away, with messages to the topics `a` and `b` in turn.
@@ -44,7 +44,7 @@ fn publish(stage: &mut Stage, publisher: &Client, numbers: std::ops::Range<u16>)
 }
 
 /// Looks at one window, after everything in it has been read.
-fn look(stage: &mut Stage, of: &QueueOf, after: Option<MessageId>) -> Option<QueuePiece> {
+fn look(stage: &mut Stage, of: &QueueOwner, after: Option<MessageId>) -> Option<QueuePiece> {
     for _ in 0..10 {
         let question = Question::Queue { of: of.clone(), after };
         let OperatorAnswer::Queue(piece) = stage.ledger.ask(question, stage.now, &mut stage.sink) else {
@@ -58,7 +58,7 @@ fn look(stage: &mut Stage, of: &QueueOf, after: Option<MessageId>) -> Option<Que
     panic!("it is read at some time")
 }
 
-pub(crate) fn look_at_all(stage: &mut Stage, of: &QueueOf) -> Vec<QueuedFacts> {
+pub(crate) fn look_at_all(stage: &mut Stage, of: &QueueOwner) -> Vec<QueuedFacts> {
     let (mut all, mut after) = (Vec::new(), None);
     loop {
         let QueuePiece { messages, next, .. } = look(stage, of, after).expect("there is the queue");
@@ -89,7 +89,7 @@ fn order(stage: &mut Stage, discard: Discard) -> Discarded {
 }
 
 /// Discards window by window. Returns the number of messages, and of windows.
-fn discard_all(stage: &mut Stage, of: &QueueOf, filter: Option<&str>) -> (usize, usize) {
+fn discard_all(stage: &mut Stage, of: &QueueOwner, filter: Option<&str>) -> (usize, usize) {
     let mut next_order = Discard { of: of.clone(), filter: filter.map(Into::into), after: None, until: None };
     let (mut all, mut windows, mut reads) = (0, 0, 0);
     loop {
@@ -286,7 +286,7 @@ fn a_damaged_message_is_not_read_again() {
 #[test]
 fn a_queue_of_nobody_is_not_there() {
     let mut stage = filled(Settings::default(), "#", 1);
-    for of in [QueueOf::Client("publisher".into()), QueueOf::Client("nobody".into()), group()] {
+    for of in [QueueOwner::Client("publisher".into()), QueueOwner::Client("nobody".into()), group()] {
         assert!(look(&mut stage, &of, None).is_none(), "{of:?}");
         let discard = Discard { of, filter: None, after: None, until: None };
         assert_eq!(order(&mut stage, discard), Discarded::NoQueue);
