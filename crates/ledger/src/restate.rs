@@ -135,10 +135,13 @@ pub(crate) const UNITS_AT_A_TIME: usize = 1_000;
 #[derive(Debug, Default)]
 pub(crate) struct Copied {
     facts: BTreeSet<(Incarnation, Fact)>,
-    /// Messages in queues that were found more than once when the records were read, and how often more: the process had
-    /// ended before the old records were gone.
+    /// Messages in queues, and retained values, that have more than one record, and how many more: the process had ended
+    /// before the old records were gone, or a copy has stopped in the middle, for lack of space.
     messages: HashMap<(Incarnation, MessageId), u32, FixedState>,
 }
+
+/// In place of a queue: the message is the retained value of its topic. No queue has this number.
+pub(crate) const VALUE: Incarnation = Incarnation(0);
 
 impl Copied {
     /// There is one more record of a message in a queue.
@@ -146,13 +149,16 @@ impl Copied {
         *self.messages.entry((queue, message)).or_default() += 1;
     }
 
-    /// Whether there is a younger record of a message in a queue than the oldest, which is about to go.
-    fn is_younger(&mut self, queue: Incarnation, message: MessageId) -> bool {
-        let more = self.messages.remove(&(queue, message));
-        if let Some(more @ 2..) = more {
+    /// Whether there is a younger record of a message in a queue than the oldest.
+    fn has_younger(&self, queue: Incarnation, message: MessageId) -> bool {
+        self.messages.contains_key(&(queue, message))
+    }
+
+    /// The oldest record of a message in a queue is not needed any more.
+    fn forget_oldest(&mut self, queue: Incarnation, message: MessageId) {
+        if let Some(more @ 2..) = self.messages.remove(&(queue, message)) {
             self.messages.insert((queue, message), more - 1);
         }
-        more.is_some()
     }
 }
 
@@ -253,10 +259,11 @@ impl Copying<'_> {
         // copy, which is accepted when there is only space for copies.
         let latest = self.retained.unrecorded(body.topic()).filter(|_| is_retained);
         let latest = latest.map(|(id, message)| (id, Arc::clone(message)));
-        let is_retained = is_retained && self.retained.is_numbered(body.topic(), id);
+        let is_value =
+            is_retained && self.retained.is_numbered(body.topic(), id) && !self.copied.has_younger(VALUE, id);
         let mut kept = Vec::new();
         for queued in queues {
-            if self.copied.is_younger(queued.queue, id) {
+            if self.copied.has_younger(queued.queue, id) {
                 continue;
             }
             let whereabouts = self.whereabouts(queued.queue, id);
@@ -265,24 +272,45 @@ impl Copying<'_> {
                 kept.push((queued.clone(), way));
             }
         }
-        // At least one, if only for the retained value.
-        let slices = kept.len().div_ceil(queues_at_a_time(body)).max(usize::from(is_retained));
-        let mut kept = kept.into_iter();
-        for slice in 0..slices {
-            let (queues, on_the_way): (Vec<Queued>, Vec<_>) =
-                kept.by_ref().take(queues_at_a_time(body)).unzip();
-            let body = Cow::Borrowed(body);
-            let is_retained = is_retained && slice == 0;
-            let named = Cow::Borrowed(&queues[..]);
-            let mut group = vec![Record::Enqueue { message: id, body, queues: named, is_retained }];
-            group.extend(on_the_way.into_iter().flatten());
-            self.replies.copy(&group, to)?;
-            self.readdress(id, &queues, to);
-        }
+        self.copy_in_slices(id, body, kept, is_value, to)?;
         if let Some((message, body)) = latest {
             let (value, queues) = (Cow::Borrowed(&body), Cow::Owned(Vec::new()));
             self.replies.copy(&[Record::Enqueue { message, body: value, queues, is_retained: true }], to)?;
             self.retained.note_recorded(body.topic(), message);
+        }
+        queues.iter().for_each(|queued| self.copied.forget_oldest(queued.queue, id));
+        if is_retained {
+            self.copied.forget_oldest(VALUE, id);
+        }
+        Ok(())
+    }
+
+    /// Copies a message in these queues, each with the record of how the message has left it. Notes each copy: if a later one
+    /// finds no space, all of this is done again, and nothing is copied twice.
+    fn copy_in_slices(
+        &mut self,
+        id: MessageId,
+        body: &Arc<Message>,
+        kept: Vec<(Queued, Option<Record<'static>>)>,
+        is_value: bool,
+        to: &mut impl Effects,
+    ) -> Result<(), Refusal> {
+        // At least one, if only for the retained value.
+        let slices = kept.len().div_ceil(queues_at_a_time(body)).max(usize::from(is_value));
+        let mut kept = kept.into_iter();
+        for slice in 0..slices {
+            let (queues, on_the_way): (Vec<Queued>, Vec<_>) =
+                kept.by_ref().take(queues_at_a_time(body)).unzip();
+            let (body, named) = (Cow::Borrowed(body), Cow::Borrowed(&queues[..]));
+            let is_retained = is_value && slice == 0;
+            let mut group = vec![Record::Enqueue { message: id, body, queues: named, is_retained }];
+            group.extend(on_the_way.into_iter().flatten());
+            self.replies.copy(&group, to)?;
+            self.readdress(id, &queues, to);
+            queues.iter().for_each(|queued| self.copied.note(queued.queue, id));
+            if is_retained {
+                self.copied.note(VALUE, id);
+            }
         }
         Ok(())
     }

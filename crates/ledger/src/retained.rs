@@ -200,12 +200,15 @@ impl Retained {
     }
 
     /// The same for a value that was acknowledged in an earlier process: the bound may have been higher then.
-    pub(crate) fn restore(&mut self, id: MessageId, message: &Arc<Message>) {
+    ///
+    /// Returns whether the value was there already.
+    pub(crate) fn restore(&mut self, id: MessageId, message: &Arc<Message>) -> bool {
         let key = key_of(message.topic());
-        self.remove(&key);
+        let old = self.remove(&key);
         if !message.payload().is_empty() {
             self.insert(key, Value { message: Arc::clone(message), id, is_on_record: true });
         }
+        old == Some(id)
     }
 
     fn insert(&mut self, key: Box<[u8]>, value: Value) {
@@ -342,7 +345,9 @@ impl Retained {
     /// Looks at the next `visits` values and removes those that are expired. Returns how many.
     pub fn sweep(&mut self, visits: usize, now: Now) -> usize {
         let expired = self.next_expired(visits, usize::MAX, now);
-        expired.iter().for_each(|key| self.remove(key));
+        for key in &expired {
+            let _ = self.remove(key);
+        }
         expired.len()
     }
 
@@ -381,14 +386,15 @@ impl Retained {
         expired
     }
 
-    fn remove(&mut self, key: &[u8]) {
-        if let Some(old) = self.values.remove(key) {
-            let cost = cost(key, &old.message);
-            self.bytes -= bounded(cost, &old.message);
-            self.places_bytes -= cost - old.message.size_bytes();
-            self.recorded_bytes -= old.recorded_bytes();
-            self.unrecorded.remove(&old.id);
-        }
+    /// Returns the number of the value that was there.
+    fn remove(&mut self, key: &[u8]) -> Option<MessageId> {
+        let old = self.values.remove(key)?;
+        let cost = cost(key, &old.message);
+        self.bytes -= bounded(cost, &old.message);
+        self.places_bytes -= cost - old.message.size_bytes();
+        self.recorded_bytes -= old.recorded_bytes();
+        self.unrecorded.remove(&old.id);
+        Some(old.id)
     }
 }
 

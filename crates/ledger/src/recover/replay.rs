@@ -20,6 +20,7 @@ use crate::record::{
     Address, Addressed, Away, Granted, Incarnation, MessageId, Queued, Record, WillFate, WillRecord,
 };
 use crate::recover::Recovered;
+use crate::restate::VALUE;
 use crate::settings::Settings;
 
 /// A ledger that comes to be from its records, and what is only needed while they are read.
@@ -143,8 +144,8 @@ impl Replay {
                 let keeping = Keeping::new(body, queues.len(), Some(self.ledger.bodies.live), address);
                 self.has_numbered(message);
                 queues.iter().for_each(|queue| self.enqueue(message, &keeping, queue));
-                if is_retained {
-                    self.ledger.retained.restore(message, body);
+                if is_retained && self.ledger.retained.restore(message, body) {
+                    self.ledger.copied.note(VALUE, message);
                 }
             }
             Record::Cleared { ref topic } => self.ledger.retained.clear(topic),
@@ -162,9 +163,12 @@ impl Replay {
                 if let Some(mut entry) = self.take(group, message) {
                     let session = self.session_or_begin(session);
                     entry.grant(Granted::clone(granted));
-                    send(session, packet_id, message, entry);
+                    let was_sent = send(session, packet_id, message, entry);
                     if let Some(exchange) = session.in_flight.find_mut(packet_id) {
                         exchange.moved_from = Some(group);
+                    }
+                    if was_sent {
+                        self.ledger.copied.note(group, message);
                     }
                 }
             }
@@ -268,11 +272,12 @@ impl Replay {
                     lasting.unreleased.remove(&packet_id);
                 }
             }
-            Record::Sent { session, message, packet_id } => {
-                if let Some(Line { owner: Owner::Session(session), queue, .. }) = self.line(session)
+            Record::Sent { session: name, message, packet_id } => {
+                if let Some(Line { owner: Owner::Session(session), queue, .. }) = self.line(name)
                     && let Some(entry) = queue.remove(message)
+                    && send(session, packet_id, message, entry)
                 {
-                    send(session, packet_id, message, entry);
+                    self.ledger.copied.note(name, message);
                 }
             }
             Record::Received { session, packet_id } => {
@@ -479,9 +484,10 @@ impl Replay {
     }
 }
 
-/// A message that was in the queue is on its way; if it was before, it still is.
-fn send(session: &mut Session, packet_id: PacketId, message: MessageId, entry: Entry) {
+/// A message that was in the queue is on its way. Returns whether it was before: then it was read from a copy.
+fn send(session: &mut Session, packet_id: PacketId, message: MessageId, entry: Entry) -> bool {
     let bytes = entry.size_bytes();
-    session.in_flight.remove(packet_id);
+    let before = session.in_flight.remove(packet_id);
     session.in_flight.insert(packet_id, bytes, State::Own(message, entry));
+    before.is_some_and(|exchange| matches!(exchange.state, State::Own(id, _) if id == message))
 }

@@ -253,19 +253,29 @@ fn messages_in_queues_and_on_their_way() {
     check(&mut stage);
 }
 
-/// The copy of a message says how it has left each of its queues, which the first record did not: it may not outgrow what
-/// a group may be.
-#[test]
-fn a_message_of_very_many_queues_is_copied_in_pieces() {
+/// A retained message in the queues of very many sessions. Some of them are connected, and the message is on its way to them.
+fn in_many_queues(is_connected: impl Fn(usize) -> bool) -> (Stage, Vec<Client>) {
     let mut stage = Stage::new();
     let clients: Vec<Client> = (0..600)
         .map(|number| {
             let client = stage.client(&number.to_string(), &Ask::lasting(60));
             stage.subscribe(&client, "a", at_qos(QOS_1));
+            if !is_connected(number) {
+                stage.leave(&client, Cause::Normal);
+            }
             client
         })
         .collect();
     stage.emit(&retained("a", b"1", QOS_1));
+    stage.work();
+    (stage, clients)
+}
+
+/// The copy of a message says how it has left each of its queues, which the first record did not: it may not outgrow what
+/// a group may be.
+#[test]
+fn a_message_of_very_many_queues_is_copied_in_pieces() {
+    let (mut stage, clients) = in_many_queues(|_| true);
     stage.leave(&clients[0], Cause::Normal);
     stage.work();
     let groups: Vec<Group> = stage.sink.groups.iter().map(|(_, group)| group.clone()).collect();
@@ -276,6 +286,71 @@ fn a_message_of_very_many_queues_is_copied_in_pieces() {
     assert!(sizes.iter().all(|records| (88..=257).contains(records)), "{sizes:?}");
     assert_eq!(replay(&copied, &stage).durable_state(), stage.ledger.durable_state());
     assert_eq!(copies(&copied, &mut stage).len(), copied.len());
+}
+
+/// Copies some groups of records while there is space for a number of copies, and then for some more. Returns the copies of
+/// messages.
+fn copies_in_attempts(groups: &[Group], stage: &mut Stage, attempts: &[Option<usize>]) -> Vec<Group> {
+    let before = stage.sink.groups.len();
+    let mut old: VecDeque<Record<'static>> = groups.iter().flatten().cloned().collect();
+    for copies_left in attempts {
+        assert!(!old.is_empty(), "some are left for this attempt");
+        stage.sink.copies_left = *copies_left;
+        while stage.ledger.copy_some(&mut old, &mut stage.sink) {}
+    }
+    assert!(old.is_empty(), "the last attempt has space");
+    let copied = stage.sink.groups.split_off(before).into_iter().map(|(_, group)| group);
+    copied.filter(|group| matches!(group[0], Record::Enqueue { .. })).collect()
+}
+
+/// Asserts that each of 600 queues, and the retained value, has one of these copies.
+fn assert_once_each(copied: &[Group]) {
+    let (mut all, mut values) = (Vec::new(), 0);
+    for group in copied {
+        let Record::Enqueue { queues, is_retained, .. } = &group[0] else { panic!("{group:?}") };
+        all.extend(queues.iter().map(|queued| queued.queue));
+        values += usize::from(*is_retained);
+    }
+    all.sort_unstable();
+    let queues = all.len();
+    all.dedup();
+    assert_eq!((all.len(), queues, values), (600, 600, 1));
+}
+
+/// A copy stops in the middle for lack of space, again and again, and goes on where it has stopped.
+#[test]
+fn a_copy_that_stops_in_the_middle_repeats_nothing() {
+    let (mut stage, _) = in_many_queues(|number| number % 2 == 0);
+    let groups: Vec<Group> = stage.sink.groups.iter().map(|(_, group)| group.clone()).collect();
+    let (message, others): (Vec<Group>, Vec<Group>) =
+        groups.into_iter().partition(|group| matches!(group[0], Record::Enqueue { .. }));
+    let once = copies_in_attempts(&message, &mut stage, &[Some(1), Some(0), Some(1), Some(0), None]);
+    assert_once_each(&once);
+    let twice = copies_in_attempts(&once, &mut stage, &[None]);
+    assert_once_each(&twice);
+    let log = [&others[..], &twice].concat();
+    assert_eq!(replay(&log, &stage).durable_state(), stage.ledger.durable_state());
+}
+
+/// The process has ended in the middle of a copy. The next one finds no space at first.
+#[test]
+fn a_copy_that_a_crash_has_stopped_repeats_nothing() {
+    let (mut stage, _) = in_many_queues(|number| number % 2 == 0);
+    let groups: Vec<Group> = stage.sink.groups.iter().map(|(_, group)| group.clone()).collect();
+    let message: Vec<Group> =
+        groups.iter().filter(|group| matches!(group[0], Record::Enqueue { .. })).cloned().collect();
+    let copied = copies(&message, &mut stage);
+    for pieces in 1..=3 {
+        let before = &copied[..pieces];
+        stage.ledger = replay(&[&groups[..], before].concat(), &stage);
+        stage.work();
+        let mut attempts = vec![None];
+        if pieces < 3 {
+            attempts.insert(0, Some(0));
+        }
+        let rest = copies_in_attempts(&message, &mut stage, &attempts);
+        assert_once_each(&[before, &rest].concat());
+    }
 }
 
 #[test]

@@ -43,6 +43,8 @@ pub(crate) struct Sink {
     pub(crate) is_message_asked_for: bool,
     /// There is not even space for what frees space.
     pub(crate) lacks_space: bool,
+    /// Number of copies after which there is no space for copies.
+    pub(crate) copies_left: Option<usize>,
     /// Requests for messages to be read again.
     pub(crate) wanted: Vec<Wanted>,
     /// Groups whose messages cannot be read again.
@@ -76,7 +78,7 @@ impl Effects for Sink {
             self.no_space |= *left == 0;
             !self.no_space
         });
-        self.copy(group)
+        self.write(group)
     }
 
     fn group_bytes_max(&self) -> usize {
@@ -87,9 +89,10 @@ impl Effects for Sink {
         if self.is_poisoned {
             return Err(Refusal::Poisoned);
         }
-        self.last = Lsn(self.last.0 + 1);
-        self.groups.push((self.last, group.iter().cloned().map(Record::into_owned).collect()));
-        Ok(self.last)
+        if let Some(left) = &mut self.copies_left {
+            *left = left.checked_sub(1).ok_or(Refusal::NoSpace)?;
+        }
+        self.write(group)
     }
 
     fn has_room(&self) -> bool {
@@ -113,6 +116,12 @@ impl Effects for Sink {
 }
 
 impl Sink {
+    fn write(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
+        self.last = Lsn(self.last.0 + 1);
+        self.groups.push((self.last, group.iter().cloned().map(Record::into_owned).collect()));
+        Ok(self.last)
+    }
+
     /// Returns the record at the address of a message.
     fn read(&self, wanted: Wanted) -> Fetched {
         let group = self.groups.iter().find(|(lsn, _)| lsn.0 == wanted.address.at.get());
