@@ -205,6 +205,16 @@ pub enum Record<'a> {
         /// Packet identifier of the exchange.
         packet_id: PacketId,
     },
+    /// The same as a copy: the first record is gone, and said by its own place which PUBREC came before which. Exchanges
+    /// with such a record come before all others of their session, in the order of these numbers.
+    ReceivedKept {
+        /// The session that has received the message.
+        session: Incarnation,
+        /// The packet identifier of the exchange.
+        packet_id: PacketId,
+        /// The place of the exchange among those of its session.
+        place: u64,
+    },
     /// An exchange with a subscriber is over.
     Finished {
         /// The session of the subscriber.
@@ -383,6 +393,7 @@ impl Record<'_> {
             | Self::Enqueue { .. }
             | Self::Opened { .. }
             | Self::Received { .. }
+            | Self::ReceivedKept { .. }
             | Self::Cursor { .. }
             | Self::WillKept { .. } => true,
             Self::Ended { .. }
@@ -416,6 +427,7 @@ impl Record<'_> {
             | Self::Sent { .. }
             | Self::Moved { .. }
             | Self::Received { .. }
+            | Self::ReceivedKept { .. }
             | Self::Finished { .. }
             | Self::Removed { .. }
             | Self::CursorDone { .. }
@@ -492,6 +504,9 @@ impl Record<'_> {
             Self::Closed { session, packet_id } => Record::Closed { session, packet_id },
             Self::Sent { session, message, packet_id } => Record::Sent { session, message, packet_id },
             Self::Received { session, packet_id } => Record::Received { session, packet_id },
+            Self::ReceivedKept { session, packet_id, place } => {
+                Record::ReceivedKept { session, packet_id, place }
+            }
             Self::Finished { session, packet_id } => Record::Finished { session, packet_id },
             Self::Removed { queue, message } => Record::Removed { queue, message },
             Self::WillDue { session } => Record::WillDue { session },

@@ -413,10 +413,12 @@ impl<'a> Truth<'a> {
                 let is_open = self.lasting(*session)?.unreleased.contains(packet_id);
                 is_open.then_some(Record::Opened { session: *session, packet_id: *packet_id })
             }
-            Record::Received { session, packet_id } => {
-                let exchange = self.session(*session)?.in_flight.find(*packet_id)?;
+            Record::Received { session, packet_id } | Record::ReceivedKept { session, packet_id, .. } => {
+                let (session, packet_id) = (*session, *packet_id);
+                let exchange = self.session(session)?.in_flight.find(packet_id)?;
                 let is_received = matches!(exchange.state, State::Released);
-                is_received.then_some(Record::Received { session: *session, packet_id: *packet_id })
+                let place = exchange.place();
+                is_received.then_some(Record::ReceivedKept { session, packet_id, place })
             }
             // The copy of the record that began it tells of these, or its absence does.
             _ => None,
@@ -530,7 +532,9 @@ fn fact(record: &Record<'_>) -> Option<(Incarnation, Fact)> {
         Record::Subscribed { session, filter, .. } => (*session, Fact::Subscription((&**filter).into())),
         Record::Cursor { session, filter, .. } => (*session, Fact::Cursor((&**filter).into())),
         Record::Opened { session, packet_id } => (*session, Fact::Opened(*packet_id)),
-        Record::Received { session, packet_id } => (*session, Fact::Received(*packet_id)),
+        Record::Received { session, packet_id } | Record::ReceivedKept { session, packet_id, .. } => {
+            (*session, Fact::Received(*packet_id))
+        }
         _ => return None,
     })
 }

@@ -89,6 +89,7 @@ numbers! {
     message_id: MessageId, |message| message.0, |number| Ok(MessageId(number));
     secs: u32, |secs| u64::from(*secs), |number| u32::try_from(number).map_err(|_| Fault::Number);
     unix_ms: u64, |unix_ms| *unix_ms, Ok;
+    place: u64, |place| *place, Ok;
     packet_id: PacketId, |id| u64::from(id.value()), |number| {
         let id = u16::try_from(number).map_err(|_| Fault::Number)?;
         PacketId::new(id).ok_or(Fault::PacketId)

@@ -93,4 +93,5 @@ records! {
         session: incarnation, user: optional_text, is_proved: flag, rules: text, users: text, mount: text,
         prefix: text, claims: claims
     }
+    28 ReceivedKept { session: incarnation, packet_id: packet_id, place: place }
 }

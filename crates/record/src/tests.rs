@@ -207,6 +207,7 @@ any_record! {
         packet_id: packet_id(), granted: granted()
     }
     Received { session: incarnation(), packet_id: packet_id() }
+    ReceivedKept { session: incarnation(), packet_id: packet_id(), place: any::<u64>() }
     Finished { session: incarnation(), packet_id: packet_id() }
     Removed { queue: incarnation(), message: message_id() }
     Cursor { session: incarnation(), filter: filter(), last: message_id() }

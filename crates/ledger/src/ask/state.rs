@@ -89,15 +89,15 @@ fn write_session(
         writeln!(text, "  cursor {filter} behind {:?} up to {:?}", cursor.from, cursor.last)?;
     }
     writeln!(text, "  unreleased {unreleased:?}")?;
-    let (mut sent, mut released) = (BTreeMap::new(), BTreeSet::new());
-    for exchange in session.in_flight.iter() {
+    let (mut sent, mut released) = (BTreeMap::new(), Vec::new());
+    for exchange in session.in_flight.in_order() {
         match &exchange.state {
             // When QoS 2 leaves, which waits for its record, is not recorded.
             // One message may come twice, from the session's own queue and out of a group.
             State::Own(id, entry) if entry.is_recorded() => {
                 sent.insert((*id, exchange.packet_id), entry);
             }
-            State::Released => drop(released.insert(exchange.packet_id)),
+            State::Released => released.push(exchange.packet_id),
             State::Own(..) | State::Shared { .. } | State::Taken { .. } => {}
         }
     }

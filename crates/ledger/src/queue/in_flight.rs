@@ -42,6 +42,9 @@ pub(crate) struct Exchange {
 /// The place of an exchange among those of its client, in which their packets are sent again [MQTT-4.6.0-1].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Order {
+    /// PUBREC came before a restart, and only a copy of its record was left. The place is one of that time: it is in copies
+    /// that are still in the log.
+    Kept(u64),
     /// Its last packet was the one with this number that was sent.
     Sent(u64),
     /// The exchange waits for the disk, and is sent behind all that do not wait.
@@ -58,6 +61,14 @@ pub(crate) enum State {
     Taken { group: QueueId, message: MessageId },
     /// The client has it; PUBREL is on its way.
     Released,
+}
+
+impl Exchange {
+    /// The number of its place. Of two exchanges that do not wait, the one with the lower number comes first.
+    pub(crate) fn place(&self) -> u64 {
+        let (Order::Kept(place) | Order::Sent(place) | Order::Waiting(place)) = self.place;
+        place
+    }
 }
 
 impl Default for InFlight {
@@ -176,17 +187,38 @@ impl InFlight {
         self.exchanges.iter().find(|exchange| own(exchange) == Some(message))
     }
 
+    /// While records are read: a copy says that the client has a message.
+    ///
+    /// If the first record of this is still there, the exchange has its place by that. Otherwise the copy with the last
+    /// word has the place: it was written when the first record went. All exchanges whose first records are there are
+    /// younger, since the log goes from its old end.
+    pub(crate) fn keep(&mut self, packet_id: PacketId, place: u64) {
+        self.order = self.order.max(place);
+        let known = self.find(packet_id).filter(|exchange| matches!(exchange.state, State::Released));
+        match known.map(|exchange| exchange.place) {
+            Some(Order::Sent(_) | Order::Waiting(_)) => return,
+            Some(Order::Kept(_)) => {}
+            None => {
+                self.remove(packet_id);
+                self.insert(packet_id, 0, State::Released);
+            }
+        }
+        self.find_mut(packet_id).expect("it was put there").place = Order::Kept(place);
+    }
+
     /// Messages go out again in the order of their numbers, not of their records, which may be copies. Messages of one
-    /// topic thus keep their order [MQTT-4.6.0-6].
+    /// topic thus keep their order [MQTT-4.6.0-6]. Before them, exchanges go on whose messages the client has. All of them
+    /// get places behind those that copies in the log have.
     pub(crate) fn restore_order(&mut self) {
         let message = |exchange: &Exchange| match &exchange.state {
             State::Own(id, _) => Some(*id),
             _ => None,
         };
-        let mut own: Vec<&mut Exchange> =
-            self.exchanges.iter_mut().filter(|exchange| message(exchange).is_some()).collect();
-        own.sort_unstable_by_key(|exchange| message(exchange));
-        for exchange in own {
+        let is_kept = |exchange: &Exchange| matches!(exchange.place, Order::Kept(_));
+        let mut others: Vec<&mut Exchange> =
+            self.exchanges.iter_mut().filter(|exchange| !is_kept(exchange)).collect();
+        others.sort_unstable_by_key(|exchange| (message(exchange), exchange.place));
+        for exchange in others {
             self.order += 1;
             exchange.place = Order::Sent(self.order);
         }

@@ -52,6 +52,7 @@ impl Record<'_> {
             Self::Opened { .. } | Self::Closed { .. } | Self::Received { .. } | Self::Finished { .. } => {
                 NUMBER + PACKET_ID
             }
+            Self::ReceivedKept { .. } => 2 * NUMBER + PACKET_ID,
             Self::WillKept { message, .. } => NUMBER + body(message),
             Self::GroupEnded { .. } | Self::WillDue { .. } | Self::WillDone { .. } => NUMBER,
         };

@@ -67,6 +67,9 @@ impl fmt::Debug for Record<'_> {
                 write!(f, " {granted:?}")
             }
             Self::Received { session, packet_id } => write!(f, "Received {packet_id} by {}", session.0),
+            Self::ReceivedKept { session, packet_id, place } => {
+                write!(f, "ReceivedKept {packet_id} by {} at {place}", session.0)
+            }
             Self::Finished { session, packet_id } => write!(f, "Finished {packet_id} with {}", session.0),
             Self::Removed { queue, message } => write!(f, "Removed {} from {}", message.0, queue.0),
         }

@@ -288,6 +288,9 @@ impl Replay {
                     in_flight.insert(packet_id, 0, State::Released);
                 }
             }
+            Record::ReceivedKept { session, packet_id, place } => {
+                self.session_or_begin(session).in_flight.keep(packet_id, place);
+            }
             Record::Finished { session, packet_id } => {
                 if let Some(session) = self.session(session) {
                     session.in_flight.remove(packet_id);

@@ -14,6 +14,7 @@ mod keys;
 mod lowered;
 mod moves;
 mod queues;
+mod released;
 mod restate;
 mod review;
 mod rules;

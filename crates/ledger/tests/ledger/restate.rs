@@ -353,6 +353,32 @@ fn a_copy_that_a_crash_has_stopped_repeats_nothing() {
     }
 }
 
+/// A message in a queue, one on its way, one that has moved from a group, and a retained value.
+#[test]
+fn messages_that_a_crash_has_left_twice_are_copied_once() {
+    let mut stage = Stage::new();
+    let away = stage.client("away", &Ask::lasting(60));
+    stage.subscribe(&away, "a", at_qos(QOS_1));
+    stage.leave(&away, Cause::Normal);
+    let reader = stage.client("reader", &Ask::lasting(60));
+    stage.subscribe(&reader, "b", at_qos(QOS_1));
+    stage.subscribe(&reader, "$share/g/c", at_qos(QOS_2));
+    ["a", "b", "c"].iter().for_each(|topic| emit(&mut stage, topic, &["x"]));
+    stage.emit(&retained("d", b"x", QOS_1));
+    assert_eq!(stage.delivered(&reader).len(), 2);
+    let groups: Vec<Group> = stage.sink.groups.iter().map(|(_, group)| group.clone()).collect();
+    let of_messages = |groups: Vec<Group>| {
+        let is_message = |group: &Group| matches!(group[0], Record::Enqueue { .. });
+        groups.into_iter().filter(is_message).collect::<Vec<Group>>()
+    };
+    let copied = of_messages(copies(&groups, &mut stage));
+    assert_eq!(copied.len(), 4);
+    stage.ledger = replay(&[&groups[..], &copied].concat(), &stage);
+    stage.work();
+    assert!(of_messages(copies(&groups, &mut stage)).is_empty(), "the copies are younger");
+    assert_eq!(of_messages(copies(&copied, &mut stage)).len(), 4);
+}
+
 #[test]
 fn exchanges_that_a_client_has_begun() {
     let mut stage = Stage::new();

@@ -81,6 +81,7 @@ fn the_format_is_the_one_in_the_manual() {
         owner(session, None),
         owner(session, claims(&["b", "a"], Some(Vec::new()))),
         owner(session, claims(&[], Some(rules()))),
+        Record::ReceivedKept { session, packet_id: packet_id(1), place: 300 },
     ];
     let line = |record: &Record<'_>| {
         let trace = format!("{record:?}");
