@@ -342,6 +342,11 @@ impl Scenario {
             Kind::Held => {
                 self.holds_threads = true;
                 self.plain_per_mille = [0, 300, 700][usize::try_from(seed % 3).expect("small")];
+                match seed % 8 {
+                    2 => self.slow_ledger(seed),
+                    6 => self.fill_groups(seed),
+                    _ => {}
+                }
             }
             Kind::Reload => {
                 self.holds_threads = seed.is_multiple_of(3);
@@ -356,6 +361,45 @@ impl Scenario {
         }
         self.ledger.units.at_once = usize::try_from(seed / 4 % 3).expect("small");
         self.ledger.units.at_a_time = if (seed / 12).is_multiple_of(2) { 2 } else { 7 };
+    }
+
+    /// A ledger that runs seldom, and a few clients that come back on other shards all the time and go on with the same topic:
+    /// they act on one letter of the ledger before the next one is posted.
+    fn slow_ledger(&mut self, seed: u64) {
+        (self.shards, self.changes_shards) = (SHARDS_MAX, false);
+        self.steps = 20_000;
+        self.plain_per_mille = 700;
+        self.weather.weights = [60, 2, 40, 8, 2];
+        self.weather.cuts_per_mille = 15;
+        let wills = self.topics.split_off(self.topics.len() - 2);
+        self.topics.retain(|topic| topic.name == "r/0");
+        self.topics[0].qos = Some(QOS[usize::from(seed / 8 % 2 == 1)]);
+        self.topics.extend(wills);
+        self.filters = ["#", "r/0", "r/#"].into_iter().map(|text| filter(text, &self.topics)).collect();
+        self.clients.truncate(4);
+        for profile in &mut self.clients {
+            // A client whose session lasts would stay on its shard.
+            profile.expiry_secs = 0;
+            profile.will = None;
+            profile.weights = [10, 10, 1, 0, 4];
+        }
+    }
+
+    /// Groups that are full again and again, and lasting and other members that change their subscriptions all the time.
+    fn fill_groups(&mut self, seed: u64) {
+        self.ledger.queue_full = QueueFull::EndSession;
+        self.ledger.queue_messages_max = 2 + usize::try_from(seed / 8 % 3).expect("small");
+        self.filters = ["$share/g/t/#", "r/#"].into_iter().map(|text| filter(text, &self.topics)).collect();
+        for (number, profile) in self.clients.iter_mut().enumerate() {
+            // A client of MQTT 3.1 would not be told that its session is gone.
+            let lasts = number % 2 == 0 && profile.version != Version::V3_1;
+            profile.expiry_secs = if lasts { u32::MAX } else { 0 };
+            let [reads, publishes, _, _, acknowledges] = profile.weights;
+            profile.weights = [reads, publishes.max(2), 3, 2, acknowledges.min(2)];
+            profile.durability = Fsync;
+        }
+        self.journal.durability = Fsync;
+        self.weather.crashes_per_million = self.weather.crashes_per_million.max(2_000);
     }
 
     /// Clients may make the process hold little memory.

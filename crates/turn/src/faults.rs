@@ -13,6 +13,8 @@ pub enum Fault {
     LostWakeUp,
     /// The output of a connection that is gone stays on the account of memory.
     BudgetKept,
+    /// A client that comes back is let in before all shards have what it has published before.
+    SkippedRound,
     /// The rest of an output over its mark is dropped when its stream takes only a part.
     OutputFreedEarly,
     /// A shard does not look for the connections of a listener that a reload has removed or changed.
@@ -29,11 +31,12 @@ pub enum Fault {
 
 impl Fault {
     /// All faults that can be planted.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::ForgottenResume,
         Self::MailBehindCommands,
         Self::LostWakeUp,
         Self::BudgetKept,
+        Self::SkippedRound,
         Self::OutputFreedEarly,
         Self::ForgottenDismissal,
         Self::DismissalInFront,
@@ -50,6 +53,7 @@ impl Fault {
             | Self::MailBehindCommands
             | Self::LostWakeUp
             | Self::BudgetKept
+            | Self::SkippedRound
             | Self::OutputFreedEarly => false,
             Self::ForgottenDismissal
             | Self::DismissalInFront
