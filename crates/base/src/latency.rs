@@ -26,7 +26,7 @@ pub struct Latencies {
 }
 
 impl Latency {
-    /// Counts a duration.
+    /// Counts a duration. Of two calls at the same time, one may be lost.
     pub fn add(&self, took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let bucket = (micros.max(1) - 1).checked_ilog2().map_or(0, |power| power as usize + 1);
