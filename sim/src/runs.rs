@@ -24,8 +24,6 @@ const ONCE_FAILED_OF_DISK: [u64; 14] =
     [78, 351, 365, 606, 1_412, 1_603, 2_663, 5_092, 7_004, 7_154, 20_692, 102_027, 102_313, 200_535];
 /// The same of runs with reloads: what CONNECT was granted, and what CONNACK said, was not the same.
 const ONCE_FAILED_OF_RELOAD: [u64; 4] = [1_573, 2_989, 5_909, 7_124];
-/// The same of runs in which threads do not run for a while: a former member of a group ended a later group of its filter.
-const ONCE_FAILED_OF_HELD: [u64; 1] = [494];
 /// The kinds of fresh seeds in turn, if nothing is said: those with a bound on the log take several times as long.
 const FRESH_KINDS: [Kind; 11] = [
     Kind::Disk,
@@ -213,8 +211,7 @@ fn fixed_seeds(kind: Kind, first: u64) -> impl Iterator<Item = Run> {
         Kind::Ordinary => &ONCE_FAILED,
         Kind::Disk => &ONCE_FAILED_OF_DISK,
         Kind::Reload => &ONCE_FAILED_OF_RELOAD,
-        Kind::Held => &ONCE_FAILED_OF_HELD,
-        Kind::Memory | Kind::Wide | Kind::Discard | Kind::Move => &[],
+        Kind::Memory | Kind::Held | Kind::Wide | Kind::Discard | Kind::Move => &[],
     };
     let later = once_failed.iter().copied().filter(move |seed| *seed >= first);
     (0..first).chain(later).map(move |seed| Run { kind, seed })

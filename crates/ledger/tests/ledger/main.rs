@@ -11,6 +11,7 @@ mod exchanges;
 mod full;
 mod groups;
 mod keys;
+mod log;
 mod lowered;
 mod moves;
 mod queues;

@@ -10,8 +10,7 @@ use base::{
 };
 use index::{Change, Subscriptions, Target, Targets};
 use ledger::{
-    Address, Addressed, Away, Effects, Fetched, Found, Ledger, Lsn, Progress, Record, Recovered, Refusal,
-    Settings, Source, Wanted,
+    Address, Addressed, Effects, Fetched, Found, Ledger, Lsn, Progress, Record, Refusal, Settings, Wanted,
 };
 use protocol::{
     Cause, Claim, Claimed, Command, Deliver, Delivered, Durability, Gauges, Left, Origin, Publish, Reply,
@@ -19,6 +18,8 @@ use protocol::{
 };
 use topic::{TopicFilter, TopicName};
 use wire::{Delivery, MessageProperties, PacketId, Qos, ReasonCode};
+
+use crate::log::Log;
 
 pub(crate) const QOS_0: Qos = Qos::AtMostOnce;
 pub(crate) const QOS_1: Qos = Qos::AtLeastOnce;
@@ -169,31 +170,6 @@ impl Sink {
             lines.push(line + "\n");
         }
         lines.concat()
-    }
-}
-
-/// Records on a disk, read from the first to the last.
-pub(crate) struct Log(std::vec::IntoIter<Addressed<'static>>);
-
-impl Source<'static> for Log {
-    fn next_record(&mut self, wants_bodies: bool) -> Option<Recovered<'static>> {
-        let Addressed { record, address } = self.0.next()?;
-        match (&record, address) {
-            (Record::Enqueue { message, body, queues, is_retained: false }, Some(address))
-                if !wants_bodies =>
-            {
-                let (queue, others) = queues.split_first().expect("it waits somewhere");
-                let away = Away {
-                    message: *message,
-                    queue: queue.clone(),
-                    others: others.to_vec(),
-                    size_bytes: body.size_bytes(),
-                    expires_unix_ms: body.expires_unix_ms(),
-                };
-                Some(Recovered::Away(away, address))
-            }
-            _ => Some(Recovered::Whole(Addressed { record, address })),
-        }
     }
 }
 
