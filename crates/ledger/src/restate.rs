@@ -28,7 +28,7 @@
 //! | a subscription | a `Subscribed` with its options | the same |
 //! | a group | `Group` | `Group` |
 //! | a cursor | a `Cursor` with its last message | `Cursor`, `CursorMoved` |
-//! | an identifier of QoS 2 in use | `Opened`, `Received` | the same |
+//! | an identifier of QoS 2 in use | `Opened`, `Received`, `ReceivedKept` | `Opened`; `ReceivedKept`, with the place of the exchange |
 //! | a message in a queue | `Enqueue` | `Enqueue`, for those of its queues that have it |
 //! | a message on its way | `Enqueue` | the same, `Sent` |
 //! | a message moved from a group | `Enqueue` | `Enqueue` into the group, `Moved` out of it again |
@@ -68,10 +68,10 @@
 //! 5. *Equal records may all be copied.* After changes of a QoS from 1 to 2 and back, the oldest record says the same as the
 //!    youngest. This is harmless, and there are never more copies than records. Records of one fact that the keeper hands out
 //!    together become one copy ([`Copied::facts`]): it is younger than all of them.
-//! 6. *A message that was found several times has a younger record* ([`Copied::is_younger`]), and nothing is copied for the
-//!    oldest. The count is at most the number of younger records of this queue: a record that puts the message into its queue
-//!    again is counted when the message is there already, and each examined record takes one off. A copy that is tried again
-//!    takes off another one. The count may then be too low, which makes more copies and never fewer.
+//! 6. *A message that was found several times has a younger record* ([`Copied::has_younger`]), and nothing is copied for the
+//!    oldest. The count is at most the number of younger records of this queue. When records are read, one that puts a message
+//!    into its queue again is counted. A copy counts what it has copied, and goes on behind that if it has stopped for lack of
+//!    space. Each record that is done takes one off ([`Copied::forget_oldest`]).
 //! 7. *A fact that is over does not come back.* The record that ended it is younger than all records that began it: a record of
 //!    its end, or the beginning of what took its place (another retained value, user or presence, or another `Group` of the same
 //!    filter). As long as one of the beginnings is there, the end is there too. The other `Group` matters if the process
@@ -98,8 +98,9 @@
 //!    of a user's rules.
 //! 5. *The process may end in the middle of it.* This leaves a log of the kind above, by premises 4 to 6.
 //! 6. *A copy changes the order of records, and no order that counts.* Queues and what is on its way are in the order of the
-//!    numbers of the messages (`Replay::put_in_order`). Wills that are due when the records end are published in the order of
-//!    their numbers (`Replay::finish`).
+//!    numbers of the messages (`Replay::put_in_order`). PUBREL goes out in the order of the places in `ReceivedKept`, and then in
+//!    that of the `Received` records, which are younger (`InFlight::restore_order`). Wills that are due when the records end are
+//!    published in the order of their numbers (`Replay::finish`).
 //! 7. *A number may be given again* when no `Enqueue`, will or `Cursor` with it is left. Older records that mention it stand before
 //!    the new one, where the queue that they name does not have such a message: they change nothing.
 
