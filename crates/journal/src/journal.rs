@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 
 use ledger::{
-    Address, Addressed, Fetched, Found, Keeper, Lsn, Needs, Progress, Record, Recovered, Refusal, Room,
+    Address, Addressed, Fetched, Found, Keeper, Lsn, Needs, Progress, Record, RecordRoom, Recovered, Refusal,
     Source, Wanted,
 };
 use protocol::{Durability, Instruments};
@@ -19,8 +19,8 @@ use crate::plan::place;
 use crate::runner::{Runner, Wake};
 use crate::segment::name;
 use crate::{
-    Committer, Damage, Fault, Log, OpenError, Parts, Preparer, Purpose, Recovery, Report, Settings, Status,
-    Storage, Urgency,
+    Committer, Damage, Fault, Log, OpenError, Parts, Preparer, RecordPurpose, Recovery, Report, Settings,
+    Status, Storage, Urgency,
 };
 use record::{DecodeError, Decoded, Decoder, Records, encode_group};
 
@@ -256,7 +256,12 @@ impl Journal {
         self.log.set_live_bytes(bytes);
     }
 
-    fn append(&mut self, group: &[Record<'_>], purpose: Purpose, urgency: Urgency) -> Result<Lsn, Refusal> {
+    fn append(
+        &mut self,
+        group: &[Record<'_>],
+        purpose: RecordPurpose,
+        urgency: Urgency,
+    ) -> Result<Lsn, Refusal> {
         if self.scratch.capacity() > SCRATCH_BYTES_MAX {
             self.scratch = Vec::new();
         }
@@ -314,7 +319,7 @@ impl Keeper for Journal {
     }
 
     fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
-        self.append(group, Purpose::Copy, Urgency::Later)
+        self.append(group, RecordPurpose::Copy, Urgency::Later)
     }
 
     fn raise_durability(&mut self, durability: Durability) {
@@ -322,7 +327,7 @@ impl Keeper for Journal {
         self.log.note_durability(self.durability);
     }
 
-    fn room(&self) -> Room {
+    fn room(&self) -> RecordRoom {
         self.log.room()
     }
 
@@ -414,7 +419,7 @@ impl Keeper for Journal {
 }
 
 /// A client that comes back to its session, or ends it and begins another, is not news: so what fills the disk may go.
-fn purpose_of(group: &[Record<'_>]) -> Purpose {
+fn purpose_of(group: &[Record<'_>]) -> RecordPurpose {
     let ends_another = group.iter().any(|record| matches!(record, Record::Ended { .. }));
     let is_return = |record: &Record<'_>| match record {
         Record::Connected { .. } => true,
@@ -422,11 +427,11 @@ fn purpose_of(group: &[Record<'_>]) -> Purpose {
         other => other.frees_space(),
     };
     if group.iter().all(Record::frees_space) {
-        Purpose::FreesSpace
+        RecordPurpose::FreesSpace
     } else if group.iter().all(is_return) {
-        Purpose::Return
+        RecordPurpose::Return
     } else {
-        Purpose::News
+        RecordPurpose::News
     }
 }
 

@@ -34,7 +34,7 @@ pub use directory::{Directory, DirectoryError};
 pub use discard::discard;
 pub use error::{Damage, Fault, OpenError};
 pub use journal::{Journal, Opening, open};
-pub use log::{Log, Purpose, REST_MS, Status, Trouble, Urgency};
+pub use log::{Log, REST_MS, RecordPurpose, Status, Trouble, Urgency};
 pub use preparer::{Pace, Preparer, SEGMENTS_BEYOND_LIMIT};
 pub use recovery::{Parts, Recovery, Report};
 pub use repair::{check, discard_damaged};

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use base::{Latencies, Latency};
-use ledger::{Lsn, Progress, Refusal, Room};
+use ledger::{Lsn, Progress, RecordRoom, Refusal};
 use protocol::Durability;
 
 use crate::cleaning::Cleaning;
@@ -18,7 +18,7 @@ use crate::{Damage, Settings, Storage};
 
 /// The purpose of a group of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum RecordPurpose {
     /// An event has happened, such as a publication or a subscription.
     News,
     /// A client comes back for stored messages. Accepted as long as half of the last space is left: otherwise stored
@@ -234,7 +234,7 @@ impl Log {
     ///
     /// # Errors
     /// There is no space for it; it is longer than [`Settings::group_bytes_max`]; or a write or sync has failed.
-    pub fn append(&self, group: &[u8], purpose: Purpose, urgency: Urgency) -> Result<Lsn, Refusal> {
+    pub fn append(&self, group: &[u8], purpose: RecordPurpose, urgency: Urgency) -> Result<Lsn, Refusal> {
         let (appended, wakes) = self.append_quietly(group, purpose, urgency)?;
         if wakes {
             self.commit.notify_one();
@@ -246,14 +246,14 @@ impl Log {
     pub(crate) fn append_quietly(
         &self,
         group: &[u8],
-        purpose: Purpose,
+        purpose: RecordPurpose,
         urgency: Urgency,
     ) -> Result<(Appended, bool), Refusal> {
         let mut plan = self.plan();
         plan.live_bytes = self.live_bytes();
         let segment = plan.segment.number;
         let appended = match plan.append(group, purpose, urgency, &self.settings) {
-            Err(Refusal::NoSpace) if purpose == Purpose::Copy => {
+            Err(Refusal::NoSpace) if purpose == RecordPurpose::Copy => {
                 drop(plan);
                 // It is tried again when there is more space.
                 if self.cleaning().stall() {
@@ -261,7 +261,7 @@ impl Log {
                 }
                 return Err(Refusal::NoSpace);
             }
-            Err(Refusal::NoSpace) if purpose == Purpose::FreesSpace => {
+            Err(Refusal::NoSpace) if purpose == RecordPurpose::FreesSpace => {
                 drop(plan);
                 // The space that was kept for these is used up: what has happened cannot be recorded any more.
                 self.fail(&io::ErrorKind::StorageFull.into());
@@ -270,17 +270,17 @@ impl Log {
             appended => appended?,
         };
         let room = plan.room(self.settings.segment_bytes_min / PACKETS_OF_SEGMENT);
-        self.has_room.store(room == Room::Enough, Ordering::Release);
+        self.has_room.store(room == RecordRoom::Enough, Ordering::Release);
         self.appended_bytes.fetch_add(group.len() as u64, Ordering::Relaxed);
         let wakes = plan.waiter.is_called_by(urgency);
         let has_taken_spare = plan.segment.number != segment;
-        let is_short = room == Room::None || plan.has_held();
+        let is_short = room == RecordRoom::None || plan.has_held();
         drop(plan);
         if has_taken_spare || is_short {
             // Another is begun now, and not when this one is written to: the disk may be slow.
             self.prepare();
         }
-        if purpose != Purpose::Copy {
+        if purpose != RecordPurpose::Copy {
             self.counters.news.fetch_add(1, Ordering::Relaxed);
         } else if !group.is_empty() {
             self.counters.copied_bytes.fetch_add(group.len() as u64, Ordering::Relaxed);
@@ -301,14 +301,14 @@ impl Log {
     /// Whether there is space for more packets now. There will be some soon, where there is not: a segment is being made, or
     /// an old one is being cleaned.
     #[must_use]
-    pub fn room(&self) -> Room {
+    pub fn room(&self) -> RecordRoom {
         // Nearly always there is, and who appends has seen it.
         if self.has_room.load(Ordering::Acquire) {
-            return Room::Enough;
+            return RecordRoom::Enough;
         }
         let plan = self.plan();
         let room = plan.room(self.settings.segment_bytes_min / PACKETS_OF_SEGMENT);
-        self.has_room.store(room == Room::Enough, Ordering::Release);
+        self.has_room.store(room == RecordRoom::Enough, Ordering::Release);
         room
     }
 

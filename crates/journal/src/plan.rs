@@ -6,11 +6,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ledger::{Lsn, Refusal, Room};
+use ledger::{Lsn, RecordRoom, Refusal};
 
 use crate::frame::{HEADER_BYTES, PAGE_BYTES, padded};
 use crate::segment::{FIRST_FRAME, Segment};
-use crate::{Purpose, Settings, Urgency};
+use crate::{RecordPurpose, Settings, Urgency};
 
 /// A buffer that has grown past this is given back to the allocator.
 const BUFFER_BYTES_MAX: usize = 2 << 20;
@@ -115,7 +115,7 @@ const HELD_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug, Clone, Copy)]
 struct Want {
     bytes: usize,
-    purpose: Purpose,
+    purpose: RecordPurpose,
     occasion: Occasion,
 }
 
@@ -195,28 +195,28 @@ impl Plan {
     pub(crate) fn append(
         &mut self,
         group: &[u8],
-        purpose: Purpose,
+        purpose: RecordPurpose,
         urgency: Urgency,
         settings: &Settings,
     ) -> Result<Appended, Refusal> {
         if self.failure.is_some() {
             return Err(Refusal::Poisoned);
         }
-        let is_too_long = purpose != Purpose::Copy && group.len() > settings.group_bytes_max() as usize;
+        let is_too_long = purpose != RecordPurpose::Copy && group.len() > settings.group_bytes_max() as usize;
         if is_too_long {
             return Err(Refusal::TooLong);
         }
         let has_place = !self.spares.is_empty() && !self.is_full(settings) && !self.is_beyond_limit;
-        if purpose == Purpose::News && !has_place {
+        if purpose == RecordPurpose::News && !has_place {
             return Err(Refusal::NoSpace);
         }
         let lsn = Lsn(self.appended + 1);
-        if purpose == Purpose::Copy {
+        if purpose == RecordPurpose::Copy {
             self.put_held(Occasion::Copies, settings);
         }
         let want = Want { bytes: group.len(), purpose, occasion: Occasion::Append };
         let at = match self.put(group, lsn, want, urgency, settings) {
-            Err(Refusal::NoSpace) if purpose == Purpose::FreesSpace => self.hold(group, urgency)?,
+            Err(Refusal::NoSpace) if purpose == RecordPurpose::FreesSpace => self.hold(group, urgency)?,
             put => put?,
         };
         self.appended = lsn.0;
@@ -239,7 +239,7 @@ impl Plan {
             self.begin_batch(want)?;
         }
         self.urgency = self.urgency.max(urgency);
-        if want.purpose == Purpose::Copy {
+        if want.purpose == RecordPurpose::Copy {
             self.copied_bytes += group.len() as u64;
         } else {
             self.last_news = self.segment.number;
@@ -271,7 +271,7 @@ impl Plan {
         let mut from = 0;
         while let Some(length) = lengths.pop_front() {
             let (group, lsn) = (&bytes[from..from + length], Lsn(self.appended - lengths.len() as u64));
-            let want = Want { bytes: length, purpose: Purpose::FreesSpace, occasion };
+            let want = Want { bytes: length, purpose: RecordPurpose::FreesSpace, occasion };
             if self.put(group, lsn, want, urgency, settings).is_err() {
                 lengths.push_front(length);
                 self.held = Held { bytes: bytes[from..].to_vec(), lengths, urgency };
@@ -295,11 +295,11 @@ impl Plan {
     /// shares a page costs nothing.
     fn leaves_reserve(&self, used_bytes: u64, want: Want) -> bool {
         let kept_shares = match (want.purpose, want.occasion) {
-            (Purpose::Copy, _) => return true,
-            (Purpose::FreesSpace, Occasion::Space | Occasion::Copies) => 0,
-            (Purpose::FreesSpace, Occasion::Append) => 1,
-            (Purpose::Return, _) => 2,
-            (Purpose::News, _) => 3,
+            (RecordPurpose::Copy, _) => return true,
+            (RecordPurpose::FreesSpace, Occasion::Space | Occasion::Copies) => 0,
+            (RecordPurpose::FreesSpace, Occasion::Append) => 1,
+            (RecordPurpose::Return, _) => 2,
+            (RecordPurpose::News, _) => 3,
         };
         let kept_bytes = kept_shares * self.share_bytes();
         let room = self.room_for_copies();
@@ -359,12 +359,12 @@ impl Plan {
     /// there is no space for another, news leave half of it, so that the oldest segment can be copied whatever its
     /// content. In the very last segment some pages are reserved for frames without records, which say that an old
     /// segment is not needed any more. Without these frames there would never be space again.
-    fn kept(&self, group_bytes: usize, purpose: Purpose) -> u32 {
+    fn kept(&self, group_bytes: usize, purpose: RecordPurpose) -> u32 {
         let is_last = self.spares.is_empty() && group_bytes > 0;
         match purpose {
-            Purpose::News if self.spares.len() == 1 && self.is_near_limit => self.kept_from_news(),
-            Purpose::Return if is_last => self.segment.bytes / 2,
-            Purpose::Copy | Purpose::FreesSpace if is_last => MARK_PAGES * PAGE_BYTES,
+            RecordPurpose::News if self.spares.len() == 1 && self.is_near_limit => self.kept_from_news(),
+            RecordPurpose::Return if is_last => self.segment.bytes / 2,
+            RecordPurpose::Copy | RecordPurpose::FreesSpace if is_last => MARK_PAGES * PAGE_BYTES,
             _ => 0,
         }
     }
@@ -399,20 +399,21 @@ impl Plan {
     }
 
     /// Whether there is space for what may come next, which is not longer than this.
-    pub(crate) fn room(&self, packet_bytes: u32) -> Room {
+    pub(crate) fn room(&self, packet_bytes: u32) -> RecordRoom {
         if self.failure.is_some() || self.is_lost {
-            return Room::Enough;
+            return RecordRoom::Enough;
         }
         let has_much = self.held.bytes.len() > HELD_BYTES_MAX / 2;
         if has_much || self.lacks_shares(2) || self.is_near_limit && self.has_held() {
-            return Room::None;
+            return RecordRoom::None;
         }
         let is_over = self.no_space.is_some() && self.is_hopeless;
-        let takes = || self.fits(self.next_offset(), packet_bytes as usize, self.kept(1, Purpose::News));
+        let takes =
+            || self.fits(self.next_offset(), packet_bytes as usize, self.kept(1, RecordPurpose::News));
         if is_over || (!self.has_held() && (self.has_reserve() || (!self.spares.is_empty() && takes()))) {
-            Room::Enough
+            RecordRoom::Enough
         } else {
-            Room::Little
+            RecordRoom::Little
         }
     }
 
@@ -441,8 +442,8 @@ impl Plan {
         let is_here = self.fits(offset, HEADER_BYTES as usize + group_bytes, kept);
         let spares_needed = match (is_here, purpose) {
             (true, _) => 0,
-            (false, Purpose::News) => 2,
-            (false, Purpose::Return | Purpose::FreesSpace | Purpose::Copy) => 1,
+            (false, RecordPurpose::News) => 2,
+            (false, RecordPurpose::Return | RecordPurpose::FreesSpace | RecordPurpose::Copy) => 1,
         };
         if self.spares.len() < spares_needed || (spares_needed == 2 && !self.has_reserve()) {
             return Err(Refusal::NoSpace);
@@ -453,12 +454,12 @@ impl Plan {
             return Err(Refusal::NoSpace);
         }
         if !is_here && !self.next_holds(group_bytes, purpose) {
-            if purpose == Purpose::Copy {
+            if purpose == RecordPurpose::Copy {
                 self.copy_bytes = self.copy_bytes.max(group_bytes);
             }
             return Err(Refusal::NoSpace);
         }
-        if purpose == Purpose::Copy && group_bytes >= self.copy_bytes {
+        if purpose == RecordPurpose::Copy && group_bytes >= self.copy_bytes {
             self.copy_bytes = 0;
         }
         self.closed.extend(self.open.take());
@@ -479,17 +480,18 @@ impl Plan {
     }
 
     /// Whether the next segment is long enough. They may be of different lengths, if an operator has changed the least one.
-    fn next_holds(&self, group_bytes: usize, purpose: Purpose) -> bool {
+    fn next_holds(&self, group_bytes: usize, purpose: RecordPurpose) -> bool {
         self.spares.front().is_some_and(|next| {
             let will_be_last = self.spares.len() == 1;
-            let kept = if will_be_last && purpose == Purpose::Copy { MARK_PAGES * PAGE_BYTES } else { 0 };
+            let kept =
+                if will_be_last && purpose == RecordPurpose::Copy { MARK_PAGES * PAGE_BYTES } else { 0 };
             HEADER_BYTES as usize + group_bytes <= (next.room_ends() - kept - FIRST_FRAME) as usize
         })
     }
 
     /// Whether there is a place now for the copy that had none.
     pub(crate) fn has_place_for_copy(&self) -> bool {
-        let (bytes, copy) = (self.copy_bytes, Purpose::Copy);
+        let (bytes, copy) = (self.copy_bytes, RecordPurpose::Copy);
         let offset = self.next_offset();
         self.fits(offset, HEADER_BYTES as usize + bytes, self.kept(bytes, copy))
             || self.next_holds(bytes, copy)

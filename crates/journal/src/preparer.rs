@@ -8,7 +8,7 @@
 //!
 //! - News begin another segment only if the spares behind it have room for the copies of the oldest one: for all of it, or
 //!   for all that is live, whichever is less. Near the limit they leave this room and half a segment.
-//! - Groups that free space, and clients that come back, leave this room too, and some pages ([`Room`](ledger::Room)).
+//! - Groups that free space, and clients that come back, leave this room too, and some pages ([`RecordRoom`](ledger::RecordRoom)).
 //!   When these are used up, whoever appends waits, and the oldest segment is cleaned whatever it costs. Groups that
 //!   come all the same are held in memory and written with the next copies, in the same pages.
 //! - A step takes at most about as much as the segment gives back, which is ready again before the next step.
@@ -70,7 +70,7 @@ use std::sync::atomic::Ordering;
 use crate::frame::{FrameReader, Kind};
 use crate::plan::{Occasion, Plan};
 use crate::segment::{BYTES_MOST, FIRST_FRAME, Filling, Segment, name, room_of};
-use crate::{Damage, Fault, Log, Purpose, Urgency};
+use crate::{Damage, Fault, Log, RecordPurpose, Urgency};
 
 /// Number of segments that are ready beside the one that is written to: one for news, and the last for copies and for
 /// records that free space.
@@ -216,7 +216,7 @@ impl Preparer {
         plan.log_bytes -= u64::from(segment.bytes);
         drop(plan);
         // Its file stays as it is until a frame on stable storage says that it is not needed.
-        let marked = self.log.append(&[], Purpose::Copy, Urgency::Durable);
+        let marked = self.log.append(&[], RecordPurpose::Copy, Urgency::Durable);
         // Without space for a frame of its own the next one says so.
         let at = marked.map_or_else(|_| self.log.plan().appended + 1, |lsn| lsn.0);
         self.released.push_back((segment, at));

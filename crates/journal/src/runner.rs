@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use ledger::Room;
+use ledger::RecordRoom;
 
 use crate::fetcher::{Desk, Fetcher};
 use crate::log::Call;
@@ -112,8 +112,8 @@ fn prepare(mut preparer: Preparer, is_closed: &AtomicBool, wake: &dyn Fn()) {
 }
 
 /// Whether what waits for space may go on.
-fn is_more(room: Room, before: Room) -> bool {
-    room != before && (room == Room::Enough || before == Room::None)
+fn is_more(room: RecordRoom, before: RecordRoom) -> bool {
+    room != before && (room == RecordRoom::Enough || before == RecordRoom::None)
 }
 
 /// Whether the thread ends. After the log is closed it goes on as long as a group waits to be written to a segment that

@@ -236,7 +236,10 @@ fn an_invalid_record_is_reported_as_damage_with_its_place() {
     let disk = Simulated::new(2);
     let parts = journal::Recovery::begin(Arc::new(disk.clone())).and_then(|it| it.finish(settings()));
     let mut parts = parts.expect("it is new");
-    parts.log.append(&[0x7F], journal::Purpose::News, journal::Urgency::Durable).expect("there is space");
+    parts
+        .log
+        .append(&[0x7F], journal::RecordPurpose::News, journal::Urgency::Durable)
+        .expect("there is space");
     assert!(parts.committer.commit_once());
     match journal::check(Arc::new(disk.after_kill())) {
         Err(OpenError::Damaged(damage)) => {

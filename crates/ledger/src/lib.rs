@@ -71,7 +71,7 @@ pub use ask::{
     SubscriptionPiece,
 };
 pub use record::fetch::{Fetched, Found, Wanted};
-pub use record::keeper::{InMemory, Needs, Room};
+pub use record::keeper::{InMemory, Needs, RecordRoom};
 pub use record::room_wait::RoomWait;
 pub use record::{
     Address, Addressed, Away, Effects, Granted, Incarnation, Keeper, Lsn, MessageId, Progress, Queued,

@@ -310,8 +310,8 @@ impl Retained {
             {
                 visits += 1;
                 bytes += key.len().saturating_sub(SHORT_KEY_BYTES);
-                let next = match place(&cursor.filter, key) {
-                    Place::Match => {
+                let next = match position(&cursor.filter, key) {
+                    Position::Match => {
                         if cursor.brings(key, value) && !value.message.is_expired(now) {
                             bytes += value.message.size_bytes();
                             found
@@ -320,8 +320,8 @@ impl Retained {
                         }
                         None
                     }
-                    Place::Before(next) => Some(next),
-                    Place::Past => break,
+                    Position::Before(next) => Some(next),
+                    Position::Past => break,
                 };
                 let ends = bytes >= stride.bytes || visits >= stride.visits;
                 let seeks = next.is_some();
@@ -399,7 +399,7 @@ impl Retained {
 }
 
 /// The position of a key relative to the keys that a filter matches.
-enum Place {
+enum Position {
     Match,
     /// No key before this one, and after the one in question, can match.
     Before(Box<[u8]>),
@@ -408,7 +408,7 @@ enum Place {
 }
 
 /// Compares level by level (MQTT 5.0, 4.7).
-fn place(filter: &str, key: &[u8]) -> Place {
+fn position(filter: &str, key: &[u8]) -> Position {
     let mut levels = key.split(|byte| *byte == 0);
     // The part of the key that the filter has accepted, up to the end of its last level.
     let mut accepted = 0;
@@ -418,22 +418,22 @@ fn place(filter: &str, key: &[u8]) -> Place {
         let start = if number == 0 { 0 } else { accepted + 1 };
         match (wanted, level) {
             // [MQTT-4.7.2-1]: go on behind the topics that begin with `$`.
-            ("#" | "+", Some(_)) if hidden => return Place::Before([b'$' + 1].into()),
-            ("#", _) => return Place::Match,
+            ("#" | "+", Some(_)) if hidden => return Position::Before([b'$' + 1].into()),
+            ("#", _) => return Position::Match,
             ("+", Some(level)) => accepted = start + level.len(),
             (literal, Some(level)) if literal.as_bytes() == level => accepted = start + level.len(),
             (literal, Some(level)) if level < literal.as_bytes() => {
-                return Place::Before([&key[..start], literal.as_bytes()].concat().into());
+                return Position::Before([&key[..start], literal.as_bytes()].concat().into());
             }
-            (_, Some(_)) if number == 0 => return Place::Past,
-            (_, Some(_)) => return Place::Before(behind(&key[..accepted])),
-            ("+", None) => return Place::Before([key, &[0]].concat().into()),
-            (literal, None) => return Place::Before([key, &[0], literal.as_bytes()].concat().into()),
+            (_, Some(_)) if number == 0 => return Position::Past,
+            (_, Some(_)) => return Position::Before(behind(&key[..accepted])),
+            ("+", None) => return Position::Before([key, &[0]].concat().into()),
+            (literal, None) => return Position::Before([key, &[0], literal.as_bytes()].concat().into()),
         }
     }
     match levels.next() {
-        None => Place::Match,
-        Some(_) => Place::Before(behind(&key[..accepted])),
+        None => Position::Match,
+        Some(_) => Position::Before(behind(&key[..accepted])),
     }
 }
 

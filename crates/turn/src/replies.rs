@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::{Purpose, ShardId};
-use ledger::{Address, Effects, Keeper, Lsn, Record, Refusal, Room, Wanted};
+use ledger::{Address, Effects, Keeper, Lsn, Record, RecordRoom, Refusal, Wanted};
 use protocol::Reply;
 
 use crate::board::Board;
@@ -151,7 +151,7 @@ impl<K: Keeper + ?Sized> Effects for Replies<K> {
     }
 
     fn lacks_space(&self) -> bool {
-        self.keeper.room() == Room::None
+        self.keeper.room() == RecordRoom::None
     }
 }
 

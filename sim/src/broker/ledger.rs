@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ::journal::Journal;
 use ::record::{Decoder, encode_group};
-use ledger::{Address, Fetched, Keeper, Ledger, Lsn, Needs, Progress, Record, Refusal, Room, Wanted};
+use ledger::{Address, Fetched, Keeper, Ledger, Lsn, Needs, Progress, Record, RecordRoom, Refusal, Wanted};
 use turn::{Board, Bounds, LedgerLoop, Sleep, ToLedger};
 
 use super::outside::Outbox;
@@ -164,7 +164,7 @@ impl Keeper for Observed {
         copied
     }
 
-    fn room(&self) -> Room {
+    fn room(&self) -> RecordRoom {
         self.journal.room()
     }
 

@@ -1,7 +1,7 @@
 //! Something fails: once, anywhere.
 
 use journal::simulated::{Failure, Simulated};
-use journal::{Pace, Purpose, Recovery, Urgency};
+use journal::{Pace, RecordPurpose, Recovery, Urgency};
 use ledger::Refusal;
 
 use crate::scene::{Event, Scene, settings, storage};
@@ -71,7 +71,7 @@ fn after_a_failed_sync_nothing_is_taken_or_promised() {
     let after = scene.log().progress();
     assert!(after.has_failed && after.durable == before.durable && after.written > before.written);
     assert!(scene.log().status().failure.is_some());
-    let refused = scene.log().append(&[1], Purpose::FreesSpace, Urgency::Durable);
+    let refused = scene.log().append(&[1], RecordPurpose::FreesSpace, Urgency::Durable);
     assert_eq!(refused, Err(Refusal::Poisoned));
     assert!(!scene.parts.committer.commit_rest() && !scene.parts.preparer.prepare_once(Pace::Busy));
 }
@@ -91,7 +91,7 @@ fn opening_can_fail_anywhere_and_be_tried_again() {
                 let Ok(mut parts) = again else {
                     panic!("{failure:?} at {at}: first {first:?}, then {:?}", again.err());
                 };
-                assert!(parts.log.append(&[7], Purpose::News, Urgency::Durable).is_ok());
+                assert!(parts.log.append(&[7], RecordPurpose::News, Urgency::Durable).is_ok());
                 assert!(parts.committer.commit_once());
                 let disk = disk.after_power_cut();
                 let opened = Recovery::begin(storage(&disk));

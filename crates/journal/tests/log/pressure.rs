@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use journal::simulated::Simulated;
-use journal::{Log, Pace, Parts, Purpose, Recovery, SEGMENTS_BEYOND_LIMIT, Settings, Storage as _, Urgency};
-use ledger::Room;
+use journal::{
+    Log, Pace, Parts, RecordPurpose, Recovery, SEGMENTS_BEYOND_LIMIT, Settings, Storage as _, Urgency,
+};
+use ledger::RecordRoom;
 
 use crate::scene::{Random, storage};
 
@@ -127,7 +129,7 @@ impl World {
     fn wait_for_room(&mut self) -> usize {
         (0..20_000)
             .take_while(|_| {
-                self.log().room() != Room::Enough && (self.step(Pace::Busy) || self.step(Pace::Busy))
+                self.log().room() != RecordRoom::Enough && (self.step(Pace::Busy) || self.step(Pace::Busy))
             })
             .count()
     }
@@ -140,7 +142,7 @@ impl World {
 
     fn replace_at_once(&mut self, key: u64, bytes: usize) -> bool {
         let group = Group { key, version: self.last_version + 1, bytes };
-        let taken = self.log().append(&group.encode(), Purpose::News, Urgency::Durable).is_ok();
+        let taken = self.log().append(&group.encode(), RecordPurpose::News, Urgency::Durable).is_ok();
         if taken {
             self.last_version += 1;
             self.forget(key);
@@ -160,7 +162,7 @@ impl World {
     /// The same in the middle of a turn that has begun when there was room, and nobody writes it yet.
     fn end_quietly(&mut self, key: u64) {
         let group = Group { key, version: self.last_version + 1, bytes: 0 };
-        let ended = self.log().append(&group.encode(), Purpose::FreesSpace, Urgency::Durable);
+        let ended = self.log().append(&group.encode(), RecordPurpose::FreesSpace, Urgency::Durable);
         ended.unwrap_or_else(|refusal| panic!("{refusal:?}: {:?}", self.log().status()));
         self.last_version += 1;
         self.forget(key);
@@ -209,7 +211,7 @@ impl World {
             if let Some(again) = again {
                 *again -= 1;
             } else if self.live.get(&group.key) == Some(&group)
-                && self.log().append(&group.encode(), Purpose::Copy, Urgency::Later).is_err()
+                && self.log().append(&group.encode(), RecordPurpose::Copy, Urgency::Later).is_err()
             {
                 return false;
             }
@@ -438,7 +440,7 @@ fn records_that_free_space_get_a_place_even_if_no_copy_follows() {
         (0..670).for_each(|key| world.end(key));
         world.settle(Pace::Busy);
         world = world.restart(lower_kib);
-        assert_eq!(world.log().room(), Room::None, "there is less than copies may take");
+        assert_eq!(world.log().room(), RecordRoom::None, "there is less than copies may take");
         world.end_at_once(670);
         world.settle(Pace::Busy);
         let status = world.log().status();
@@ -458,11 +460,11 @@ fn records_that_free_space_get_a_place_between_two_pieces_of_a_segment() {
     (0..7_000).filter(|key| *key < 3_000 || key % 10 > 2).for_each(|key| world.end(key));
     world.settle(Pace::Busy);
     world = world.restart(8_192);
-    assert_eq!(world.log().room(), Room::None, "there is less than copies may take");
+    assert_eq!(world.log().room(), RecordRoom::None, "there is less than copies may take");
     while world.log().status().copied_bytes < 256 * KIB {
         assert!(world.step(Pace::Busy) || world.step(Pace::Busy), "{:?}", world.log().status());
     }
-    assert_eq!(world.log().room(), Room::None, "there is less than copies may take");
+    assert_eq!(world.log().room(), RecordRoom::None, "there is less than copies may take");
     while world.parts.committer.commit_rest() {}
     world.end_at_once(6_990);
     world.settle(Pace::Busy);
@@ -499,13 +501,13 @@ fn copies_go_on_behind_what_frees_space() {
                 disk.set_capacity(disk.used_bytes());
             }
             let mut world = World::open(disk, settings(lower_kib));
-            assert_eq!(world.log().room(), Room::None, "there is less than copies may take");
+            assert_eq!(world.log().room(), RecordRoom::None, "there is less than copies may take");
             world.end_at_once(0);
             world.settle(Pace::Busy);
             let status = world.log().status();
             assert_eq!(status.failure, None);
             assert_eq!(world.log().progress().durable.0, status.groups, "{status:?}");
-            assert_ne!(world.log().room(), Room::None, "{status:?}");
+            assert_ne!(world.log().room(), RecordRoom::None, "{status:?}");
         }
     }
 }
@@ -566,7 +568,7 @@ fn a_copy_without_room_on_a_full_disk_stops_nothing_else() {
     let mut world = World::open(disk, settings(512));
     assert_eq!((world.log().status().spares, world.live_bytes), (0, 46_040));
     world.settle(Pace::Busy);
-    assert_ne!(world.log().room(), Room::None, "{:?}", world.log().status());
+    assert_ne!(world.log().room(), RecordRoom::None, "{:?}", world.log().status());
     world.end_at_once(1);
     world.end_at_once(0);
     world.settle(Pace::Busy);
@@ -589,7 +591,7 @@ impl World {
     /// acknowledgement after some seconds.
     fn end_in_haste(&mut self, key: u64) {
         for _ in 0..20_000 {
-            if self.log().room() != Room::None || !(self.step(Pace::Busy) || self.step(Pace::Busy)) {
+            if self.log().room() != RecordRoom::None || !(self.step(Pace::Busy) || self.step(Pace::Busy)) {
                 break;
             }
         }

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 
 use journal::simulated::Simulated;
-use journal::{Log, Pace, Parts, Purpose, Recovery, Settings, Urgency};
+use journal::{Log, Pace, Parts, RecordPurpose, Recovery, Settings, Urgency};
 
 /// Small segments, so that they are used again often.
 pub(crate) fn settings() -> Settings {
@@ -85,10 +85,10 @@ impl Scene {
     /// Appends what has happened; false if there is no space, or nothing is taken any more.
     pub(crate) fn append(&mut self, event: Event, bytes: usize, urgency: Urgency) -> bool {
         let purpose = match event {
-            Event::Put(_) => Purpose::News,
-            Event::Drop(_) => Purpose::FreesSpace,
-            Event::Copy(_) => Purpose::Copy,
-            Event::Return(_) => Purpose::Return,
+            Event::Put(_) => RecordPurpose::News,
+            Event::Drop(_) => RecordPurpose::FreesSpace,
+            Event::Copy(_) => RecordPurpose::Copy,
+            Event::Return(_) => RecordPurpose::Return,
         };
         let group = encode(self.events.len() as u64, event, bytes);
         if self.log().append(&group, purpose, urgency).is_err() {

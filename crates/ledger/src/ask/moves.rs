@@ -24,7 +24,7 @@ use crate::Ledger;
 use crate::ask::queues::{LOOKED_AT, QueueOwner, Window};
 use crate::gauges::{add, subtract};
 use crate::lines::Owner;
-use crate::lines::room::Room;
+use crate::lines::room::QueueRoom;
 use crate::queue::entry::Keeping;
 use crate::record::{Effects, Granted, MessageId, Queued, Record};
 
@@ -233,8 +233,8 @@ impl Ledger {
     fn finds_room(&self, target: QueueId, message: &Message) -> Result<bool, Stopped> {
         let line = self.lines.find(target).expect("its owner was found");
         match line.room(message, 0, &self.settings) {
-            Room::Enough => {}
-            Room::Absent => return Ok(false),
+            QueueRoom::Enough => {}
+            QueueRoom::Absent => return Ok(false),
             _ => return Err(Stopped::Full),
         }
         let budget = &self.bodies.budget;

@@ -32,13 +32,13 @@ pub(crate) enum Feeding {
 
 /// The outcome of a message whose turn has come.
 #[derive(Debug, Clone, Copy)]
-enum Turn {
+enum Outcome {
     Sent(PacketId),
     Expired,
     TooLarge,
 }
 
-impl Turn {
+impl Outcome {
     fn fate(self) -> (Fate, Option<PacketId>) {
         match self {
             Self::Sent(packet_id) => (Fate::Sent, Some(packet_id)),
@@ -51,16 +51,16 @@ impl Turn {
 /// Outcomes of the first messages of a queue, and their records. The buffers are reused.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    turns: Vec<Turn>,
+    turns: Vec<Outcome>,
     records: Vec<Record<'static>>,
 }
 
 impl Turns {
-    fn push(&mut self, turn: Turn, session: Incarnation, message: MessageId) {
+    fn push(&mut self, turn: Outcome, session: Incarnation, message: MessageId) {
         self.turns.push(turn);
         self.records.push(match turn {
-            Turn::Sent(packet_id) => Record::Sent { session, message, packet_id },
-            Turn::Expired | Turn::TooLarge => Record::Removed { queue: session, message },
+            Outcome::Sent(packet_id) => Record::Sent { session, message, packet_id },
+            Outcome::Expired | Outcome::TooLarge => Record::Removed { queue: session, message },
         });
     }
 
@@ -226,18 +226,18 @@ impl Delivery<'_> {
         let (mut sent, mut bytes) = (0, 0);
         for (id, entry) in queue.iter().take(messages) {
             let turn = if entry.is_expired(now) {
-                Turn::Expired
+                Outcome::Expired
             } else if let Some(message) = entry.message()
                 && is_too_large(message, entry.identifiers(), online.packet_bytes_max, now)
             {
-                Turn::TooLarge
+                Outcome::TooLarge
             } else if entry.message().is_some()
                 && online.takes_new_behind(sent, bytes, &session.in_flight, credit_bytes)
                 && let Some(packet_id) = session.in_flight.allocate()
             {
                 sent += 1;
                 bytes += entry.size_bytes();
-                Turn::Sent(packet_id)
+                Outcome::Sent(packet_id)
             } else {
                 break;
             };
@@ -259,7 +259,7 @@ impl Delivery<'_> {
     }
 
     /// Applies the outcome of the first message, after it was recorded.
-    fn take_turn(&mut self, id: QueueId, turn: Turn, now: Now, to: &mut impl Effects) {
+    fn take_turn(&mut self, id: QueueId, turn: Outcome, now: Now, to: &mut impl Effects) {
         if self.lines.noting.is_on() {
             let (fate, packet_id) = turn.fate();
             self.lines.note_first(id, fate, packet_id);
@@ -273,9 +273,9 @@ impl Delivery<'_> {
         let bytes = entry.size_bytes();
         subtract(&self.gauges.queued_bytes, bytes);
         let packet_id = match turn {
-            Turn::Sent(packet_id) => packet_id,
-            Turn::Expired => return shift(&self.gauges.queued, &self.gauges.expired, 1),
-            Turn::TooLarge => return shift(&self.gauges.queued, &self.gauges.too_large, 1),
+            Outcome::Sent(packet_id) => packet_id,
+            Outcome::Expired => return shift(&self.gauges.queued, &self.gauges.expired, 1),
+            Outcome::TooLarge => return shift(&self.gauges.queued, &self.gauges.too_large, 1),
         };
         shift(&self.gauges.queued, &self.gauges.in_flight, 1);
         online.begun(bytes);

@@ -11,7 +11,7 @@ use wire::{PacketId, Qos, ReasonCode};
 use crate::gauges::{add, shift, subtract};
 use crate::lines::brake::{Arrival, Brake};
 use crate::lines::group::{Inherited, lane_of};
-use crate::lines::room::Room;
+use crate::lines::room::QueueRoom;
 use crate::lines::session::Session;
 use crate::lines::{Line, Owner};
 use crate::publishing::Publishing;
@@ -74,18 +74,24 @@ pub(crate) struct Planned {
     queue: QueueId,
     queued: Queued,
     is_recorded: bool,
-    room: Room,
+    room: QueueRoom,
 }
 
 impl Planned {
     /// Whether the queue gets the message.
     fn is_taken(&self) -> bool {
-        matches!(self.room, Room::Enough | Room::AfterDropping(_) | Room::AfterEnding(_) | Room::EndsGroup)
+        matches!(
+            self.room,
+            QueueRoom::Enough
+                | QueueRoom::AfterDropping(_)
+                | QueueRoom::AfterEnding(_)
+                | QueueRoom::EndsGroup
+        )
     }
 
     /// The messages that the queue drops, without the first.
     fn dropped_beside_one(&self) -> usize {
-        if let Room::AfterDropping(messages) = self.room { messages.saturating_sub(1) } else { 0 }
+        if let QueueRoom::AfterDropping(messages) = self.room { messages.saturating_sub(1) } else { 0 }
     }
 }
 
@@ -158,7 +164,7 @@ impl Publishing<'_> {
         }
         self.record_room(&planned, &mut group);
         let from = behind_topic(message.topic());
-        if planned.room != Room::Ends {
+        if planned.room != QueueRoom::Ends {
             let (session, filter) = (planned.queued.queue, Cow::Borrowed(filter));
             group.push(Record::CursorMoved { session, filter, from: Cow::Borrowed(&from) });
         }
@@ -276,7 +282,7 @@ impl Publishing<'_> {
             put(group.queue.expect("a group has a queue"), Granted::of_group(message));
         }
         let refuses = self.settings.queue_full == QueueFull::Refuse && publisher.is_some();
-        if refuses && plan.iter().any(|planned| planned.room == Room::None) {
+        if refuses && plan.iter().any(|planned| planned.room == QueueRoom::None) {
             add(&self.gauges.publishes_refused, 1);
             return Err(ReasonCode::QuotaExceeded);
         }
@@ -405,14 +411,18 @@ impl Publishing<'_> {
     fn record_room(&self, planned: &Planned, group: &mut Vec<Record<'_>>) {
         match planned.room {
             // The ends of members are recorded once, however many groups they are the fullest of.
-            Room::Enough | Room::None | Room::Absent | Room::EndsGroup | Room::AfterEnding(_) => {}
-            Room::AfterDropping(messages) => {
+            QueueRoom::Enough
+            | QueueRoom::None
+            | QueueRoom::Absent
+            | QueueRoom::EndsGroup
+            | QueueRoom::AfterEnding(_) => {}
+            QueueRoom::AfterDropping(messages) => {
                 let line = self.lines.find(planned.queue).expect("it was looked at for room");
                 let recorded = line.queue.iter().take(messages).filter(|(_, entry)| entry.is_recorded());
                 let queue = planned.queued.queue;
                 group.extend(recorded.map(|(message, _)| Record::Removed { queue, message }));
             }
-            Room::Ends => group.extend(self.end_of(planned.queue)),
+            QueueRoom::Ends => group.extend(self.end_of(planned.queue)),
         }
     }
 
@@ -436,7 +446,7 @@ impl Publishing<'_> {
             return brake;
         }
         add(&self.gauges.routed, plan.len());
-        for planned in plan.iter().filter(|planned| planned.room == Room::Ends) {
+        for planned in plan.iter().filter(|planned| planned.room == QueueRoom::Ends) {
             add(&self.gauges.discarded, 1);
             if self.lines.noting.is_on() {
                 self.note_planned(planned, routing.message, Ok(id));
@@ -448,24 +458,24 @@ impl Publishing<'_> {
             Keeping::new(routing.message, plan.len(), is_recorded.then_some(self.bodies.live), address);
         let mut arrival = Arrival::new(routing.message.size_bytes(), routing.targets);
         for planned in plan.drain(..) {
-            if self.lines.noting.is_on() && planned.room != Room::Ends {
+            if self.lines.noting.is_on() && planned.room != QueueRoom::Ends {
                 self.note_planned(&planned, routing.message, Ok(id));
             }
             let Planned { queue, queued, is_recorded, room } = planned;
             match room {
-                Room::Ends => continue,
-                Room::None => {
+                QueueRoom::Ends => continue,
+                QueueRoom::None => {
                     add(&self.gauges.dropped_newest, 1);
                     continue;
                 }
-                Room::Absent => {
+                QueueRoom::Absent => {
                     add(&self.gauges.expired, 1);
                     continue;
                 }
-                Room::Enough => {}
-                Room::AfterDropping(messages) => self.drop_oldest(queue, messages),
-                Room::AfterEnding(member) => self.end_fullest(queue, member, to),
-                Room::EndsGroup => self.lines.end_members_of(queue),
+                QueueRoom::Enough => {}
+                QueueRoom::AfterDropping(messages) => self.drop_oldest(queue, messages),
+                QueueRoom::AfterEnding(member) => self.end_fullest(queue, member, to),
+                QueueRoom::EndsGroup => self.lines.end_members_of(queue),
             }
             let entry = |stays_away| keeping.one(queued.granted, is_recorded, stays_away);
             if !self.lines.push(queue, id, routing.message, entry) {
@@ -489,8 +499,8 @@ impl Publishing<'_> {
     fn note_planned(&mut self, planned: &Planned, message: &Message, decided: Result<MessageId, ReasonCode>) {
         let (fate, key) = match (decided, planned.room) {
             (Err(reason), _) => (Fate::NotStored(reason), None),
-            (Ok(_), Room::Ends | Room::None) => (Fate::QueueFull, None),
-            (Ok(_), Room::Absent) => (Fate::Expired, None),
+            (Ok(_), QueueRoom::Ends | QueueRoom::None) => (Fate::QueueFull, None),
+            (Ok(_), QueueRoom::Absent) => (Fate::Expired, None),
             (Ok(id), _) => (Fate::Queued, Some(id.0)),
         };
         let of = FateOf::message(message, planned.queued.granted.qos, key);
@@ -575,7 +585,7 @@ fn ended_by(plan: &[Planned]) -> Vec<QueueId> {
     let mut ended: Vec<QueueId> = plan
         .iter()
         .filter_map(|planned| match planned.room {
-            Room::AfterEnding(member) => Some(member),
+            QueueRoom::AfterEnding(member) => Some(member),
             _ => None,
         })
         .collect();

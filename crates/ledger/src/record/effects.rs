@@ -53,7 +53,7 @@ pub trait Effects {
         true
     }
 
-    /// Whether there is not even space for records that free space ([`Room::None`](crate::Room::None)). Work that can be
+    /// Whether there is not even space for records that free space ([`RecordRoom::None`](crate::RecordRoom::None)). Work that can be
     /// put off is put off.
     fn lacks_space(&self) -> bool {
         false

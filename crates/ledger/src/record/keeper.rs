@@ -27,8 +27,8 @@ pub trait Keeper: Send {
     fn raise_durability(&mut self, _durability: Durability) {}
 
     /// Whether there is space for more. Whoever commits asks before each command; see [`RoomWait`](crate::RoomWait).
-    fn room(&self) -> Room {
-        Room::Enough
+    fn room(&self) -> RecordRoom {
+        RecordRoom::Enough
     }
 
     /// The longest group of records that [`commit`](Self::commit) takes, in bytes.
@@ -87,7 +87,7 @@ pub trait Keeper: Send {
 
 /// The space that there is for more records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room {
+pub enum RecordRoom {
     /// For any packet. Or there will be no more for a while: what is too much is refused.
     Enough,
     /// There will be more soon. News that come before may be refused, and take what is kept for what frees space.

@@ -1,6 +1,6 @@
 //! Commands that wait until there is space for their records.
 
-use crate::record::keeper::Room;
+use crate::record::keeper::RecordRoom;
 
 /// Maximum delay of commands that wait for space, in milliseconds. Then they are handled, and refused if there is no
 /// space.
@@ -16,14 +16,14 @@ pub struct RoomWait {
 
 impl RoomWait {
     /// Whether nothing is to be committed now but copies.
-    pub fn waits(&mut self, room: Room, now_ms: u64) -> bool {
+    pub fn waits(&mut self, room: RecordRoom, now_ms: u64) -> bool {
         match room {
-            Room::Enough => {
+            RecordRoom::Enough => {
                 self.since_ms = None;
                 false
             }
-            Room::Little => now_ms < self.since_ms.get_or_insert(now_ms).saturating_add(WAIT_MS_MAX),
-            Room::None => {
+            RecordRoom::Little => now_ms < self.since_ms.get_or_insert(now_ms).saturating_add(WAIT_MS_MAX),
+            RecordRoom::None => {
                 self.since_ms.get_or_insert(now_ms);
                 true
             }
@@ -45,12 +45,12 @@ mod tests {
     #[test]
     fn a_command_waits_for_a_bounded_time_unless_what_frees_space_would_be_lost() {
         let mut room_wait = RoomWait::default();
-        assert!(!room_wait.waits(Room::Enough, 0) && room_wait.poll_timeout(0).is_none());
-        assert!(room_wait.waits(Room::Little, 10) && room_wait.waits(Room::Little, 5_009));
+        assert!(!room_wait.waits(RecordRoom::Enough, 0) && room_wait.poll_timeout(0).is_none());
+        assert!(room_wait.waits(RecordRoom::Little, 10) && room_wait.waits(RecordRoom::Little, 5_009));
         assert_eq!(room_wait.poll_timeout(5_009), Some(5_010));
-        assert!(!room_wait.waits(Room::Little, 5_010), "from now on it is refused");
-        assert!(room_wait.waits(Room::None, 9_000));
-        assert!(!room_wait.waits(Room::Enough, 9_001));
-        assert!(room_wait.waits(Room::Little, 9_002), "it was well in between");
+        assert!(!room_wait.waits(RecordRoom::Little, 5_010), "from now on it is refused");
+        assert!(room_wait.waits(RecordRoom::None, 9_000));
+        assert!(!room_wait.waits(RecordRoom::Enough, 9_001));
+        assert!(room_wait.waits(RecordRoom::Little, 9_002), "it was well in between");
     }
 }

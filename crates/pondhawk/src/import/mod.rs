@@ -15,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base::Now;
 use content::Content;
 use journal::Directory;
-use ledger::{Keeper, Record, Room};
+use ledger::{Keeper, Record, RecordRoom};
 use mosquitto::database::Database;
 
 use crate::FileLayer;
@@ -128,7 +128,7 @@ fn write(content: &Content, directory: &Path, layer: FileLayer) -> io::Result<()
     let (mut journal, _) = opening.start(&wake).map_err(in_words)?;
     let mut last = ledger::Lsn::default();
     for group in content.records.chunks(GROUP_RECORDS).flat_map(split) {
-        while journal.room() != Room::Enough {
+        while journal.room() != RecordRoom::Enough {
             wait(&journal, &woken)?;
         }
         last = journal.commit(group).map_err(|refusal| io::Error::other(format!("{refusal:?}")))?;
