@@ -51,8 +51,9 @@ const SEGMENTS_MORE: u64 = 32;
 /// the maximum number of steps for which it does not run.
 const HELD_PER_MILLE: usize = 10;
 const HELD_STEPS_MAX: usize = 200;
-/// Steps from one look at the accounts to the next. What does not add up seldom does so later, and the last look is at the end.
-const STEPS_PER_ACCOUNT: u64 = 16;
+/// Looks at the process from one look at its accounts to the next. What does not add up seldom does so later, and the last look
+/// is when the process ends.
+const LOOKS_PER_ACCOUNT: u64 = 16;
 /// Rounds without the clock going on: more are a loop without end.
 const ROUNDS_MAX: usize = 100_000;
 
@@ -89,6 +90,7 @@ pub(crate) struct World {
     /// Orders of operators about queues.
     orders: Orders,
     tally: Tally,
+    looks: u64,
 }
 
 impl World {
@@ -128,6 +130,7 @@ impl World {
             operator,
             orders: Orders::draw(kind, seed),
             tally: Tally::default(),
+            looks: 0,
         };
         note!(world.scene.trace, ("world"), "{:?}", world.scenario);
         world.start();
@@ -354,6 +357,9 @@ impl World {
         // Its connections are dropped at the end, when its clients have found out: none of them is closed in good order.
         let ended = self.process.take();
         if let Some(process) = &ended {
+            if let Err(finding) = check_account(&process.counters, &process.parties, &process.gauges) {
+                self.scene.oracle.fail(finding);
+            }
             let progress = process.progress();
             self.disk.witness.ended(progress);
             self.tally.crashes += 1;
@@ -438,7 +444,8 @@ impl World {
         let Some(process) = &self.process else { return Ok(()) };
         self.tally.tight += u64::from(process.budget().is_tight());
         self.disk.explains_trouble(&process.trouble(), self.scenario.excuses_failure())?;
-        if self.scene.trace.step.is_multiple_of(STEPS_PER_ACCOUNT) {
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_multiple_of(LOOKS_PER_ACCOUNT) {
             check_account(&process.counters, &process.parties, &process.gauges)?;
         }
         self.scene.oracle.check_limits_in_force();

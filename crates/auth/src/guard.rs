@@ -335,6 +335,9 @@ impl Guard {
         self.has_rules.load(Ordering::Relaxed)
     }
 
+    /// The [`generation`](Self::generation) of the users and rules that the process began with.
+    pub const FIRST: u32 = 1;
+
     /// The number of the current users and rules, which is never 0. What was found out with the same number still holds. Ask
     /// for the number first, and then for the rules. Costs one load.
     #[must_use]

@@ -37,9 +37,9 @@
 //! # Premises
 //! 1. *Memory tells what the records tell.* The ledger changes when a group was taken ([`Replies::commit`]). There are
 //!    exceptions. Messages of groups without a lasting member, values that found no space, and values below `$SYS` are in memory
-//!    alone. A name that a reload gives to rules is recorded with the next copy. A client has left even if the record of that was
-//!    refused: see step 3. The end of a lent message or of a group without members may be refused too: both are over in memory,
-//!    and may be there once more after a restart.
+//!    alone. A name that a reload gives to rules is recorded when the client comes back, and with the next copy. A client has
+//!    left even if the record of that was refused: see step 3. The end of a lent message or of a group without members may be
+//!    refused too: both are over in memory, and may be there once more after a restart.
 //! 2. *Nothing is copied before a restart is settled* ([`Copying::copy_some`]). Until then, connections and groups without
 //!    members have ended in memory alone ([`Restart::is_settled`]).
 //! 3. *Nothing is copied after the keeper has failed* ([`Replies::copy`]).
@@ -469,7 +469,9 @@ impl<'a> Truth<'a> {
 
     /// A will that waits is told with the connection that has brought it, and so is that the connection is over.
     fn left(&self, name: Incarnation, unix_ms: u64) -> Vec<Record<'a>> {
-        let is_it = |session: &&Lasting| session.left_unix_ms == Some(unix_ms) && session.will.is_none();
+        let is_it = |session: &&Lasting| {
+            session.left_unix_ms == Some(unix_ms) && session.will.is_none() && session.left_refused.is_none()
+        };
         let left = |session: &Lasting| {
             let will = WillFate::Dropped;
             Record::Left { session: name, expiry_secs: session.expiry_secs, unix_ms, will }

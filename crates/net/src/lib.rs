@@ -46,18 +46,14 @@ use broker::{Counters, Parties, Peers, Shard};
 use index::Subscriptions;
 use protocol::{Gauges, Instruments};
 use session::Settings;
-use turn::{Board, Bounds, Note, ToLedger};
+use turn::{Bounds, Note, ToLedger};
 
 use crate::clock::Clock;
 use crate::control::Orderer;
-use crate::inbox::{Inbox, Wake};
 use crate::listener::Listeners;
-use crate::quic::Mail;
-use crate::reload::Settled;
 use crate::shard::{EventLoop, Workers, new_poll};
 use crate::switchboard::Switchboard;
 use crate::trim::Trimmer;
-use crate::turns::Turns;
 use crate::verify::{Threads, Verifier};
 
 /// What a server needs to know before it starts.
@@ -195,7 +191,6 @@ impl Server {
         let polls = (0..options.shards).map(|_| new_poll()).collect::<std_io::Result<Vec<_>>>()?;
         let (polls, wakers): (Vec<_>, Vec<_>) =
             polls.into_iter().map(|(poll, waker)| (poll, Arc::new(waker))).unzip();
-        let mail = |waker: &Arc<mio::Waker>| Mail::new(Wake::Poll(Arc::clone(waker)));
         type Given = (Arc<Switchboard>, Box<dyn Keeper>);
         let (giver, given) = std::sync::mpsc::sync_channel::<Given>(1);
         let ledger_clock = clock.clone();
@@ -206,21 +201,10 @@ impl Server {
         })?;
         let thread = ledger_thread.thread().clone();
         let keeper = store.keep(Arc::new(move || thread.unpark()))?;
-        let turns = Arc::new(Turns::new(options.shards));
-        let own: [Arc<dyn Instruments>; 1] = [Arc::clone(&turns) as _];
+        let switchboard = Arc::new(Switchboard::new(wakers, ledger_thread.thread(), &budget));
+        let own: [Arc<dyn Instruments>; 1] = [Arc::clone(&switchboard.turns) as _];
         let instruments =
             options.instruments.iter().cloned().chain(keeper.instruments()).chain(own).collect();
-        let switchboard = Arc::new(Switchboard {
-            quic: wakers.iter().map(mail).collect(),
-            orders: wakers.iter().map(reload::orders).collect(),
-            settled: Settled::default(),
-            shards: wakers.into_iter().map(|waker| Inbox::new(Wake::Poll(waker))).collect(),
-            ledger: Inbox::new(Wake::Thread(ledger_thread.thread().clone())),
-            board: Arc::new(
-                Board::new(options.shards, Arc::clone(&budget)).with_listeners(usize::from(LISTENER_PLACES)),
-            ),
-            turns,
-        });
         // It waits for this message and for nothing else.
         let _ = giver.send((Arc::clone(&switchboard), keeper));
 

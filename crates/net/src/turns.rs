@@ -6,18 +6,23 @@ use std::time::Duration;
 use base::{Latencies, Latency, ShardId};
 use protocol::Instruments;
 
-/// The times of turns, by shard. A packet that comes in waits for the turn that is under way. What it causes on its shard is
-/// sent by the end of the next one.
-pub(crate) struct Turns(Box<[Latency]>);
+/// The times of turns, by shard. A packet that comes in waits for the turn that is under way. What it causes on its shard, and
+/// what nothing has to be recorded for, is sent by the end of the next one.
+pub(crate) struct Turns(Box<[OfShard]>);
+
+/// Each shard writes to cache lines of its own. Processors fetch these in pairs of 64 bytes.
+#[derive(Default)]
+#[repr(align(128))]
+struct OfShard(Latency);
 
 impl Turns {
     pub(crate) fn new(shards: usize) -> Self {
-        Self((0..shards).map(|_| Latency::default()).collect())
+        Self((0..shards).map(|_| OfShard::default()).collect())
     }
 
     /// A turn of this shard has ended. Only its thread calls this.
     pub(crate) fn add(&self, shard: ShardId, took: Duration) {
-        self.0[shard.number()].add(took);
+        self.0[shard.number()].0.add(took);
     }
 }
 
@@ -30,7 +35,7 @@ impl fmt::Debug for Turns {
 impl Instruments for Turns {
     fn read(&self, say: &mut dyn FnMut(&str, String)) {
         let mut sum = Latencies::default();
-        self.0.iter().for_each(|shard| sum.add(&shard.read()));
+        self.0.iter().for_each(|shard| sum.add(&shard.0.read()));
         sum.figures("turns_us", say);
     }
 }

@@ -34,7 +34,7 @@ pub const HISTOGRAMS: [Histogram; 2] = [
         topic: "turns_us",
         powers: (3, 20),
         help: "Times of the turns in which threads serve clients, from 8 microseconds to 1 second. A packet waits for the turn \
-               that is under way, and is answered in the next one.",
+               that is under way, and is served in the next one. What must be recorded first waits for the journal too.",
     },
 ];
 

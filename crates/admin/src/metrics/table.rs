@@ -55,13 +55,7 @@ pub const METRICS: &[Metric] = &[
         at!("turns_us/sum"),
         "Time of all turns in which threads serve clients: how busy they are.",
     ),
-    one(
-        "turns_longest_seconds",
-        Gauge,
-        Microseconds,
-        at!("turns_us/longest"),
-        "Time of the longest turn since the start.",
-    ),
+    one("turns_longest_seconds", Gauge, Microseconds, at!("turns_us/longest"), "Time of the longest turn."),
     one("uptime_seconds", Gauge, Seconds, at!("uptime"), "Time since the broker has started."),
     one("clients_connected", Gauge, Items, at!("clients/connected"), "Clients that are connected now."),
     one(

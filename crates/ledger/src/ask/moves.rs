@@ -172,9 +172,13 @@ impl Ledger {
         if !self.finds_room(target, &message)? {
             return Ok(Outcome::Passed);
         }
-        // Each member of a group has its own options: those of the group say nothing about a session.
-        let retain = entry.granted().retain && line.session().is_some();
-        let granted = Granted { retain, ..entry.granted() };
+        // In a group, a message waits as it was published: what one session was granted says nothing about another.
+        let is_of_session = line.session().is_some();
+        let granted = match self.lines.session(target) {
+            Some(_) if is_of_session => entry.granted(),
+            Some(_) => Granted { retain: false, ..Granted::of_group(&message) },
+            None => Granted::of_group(&message),
+        };
         let new_id = self.record_move(passage, (id, &message), &granted, to)?;
         self.take_moved(source, id, &message);
         let address = self.bodies.address_if_full(&message, self.settings.queued_bytes_in_memory, to);

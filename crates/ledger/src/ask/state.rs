@@ -11,7 +11,7 @@ use crate::lines::session::{Lasting, Session};
 use crate::queue::Queue;
 use crate::queue::entry::Entry;
 use crate::queue::in_flight::State;
-use crate::record::MessageId;
+use crate::record::{Granted, MessageId};
 use crate::retained::is_of_server;
 
 impl Ledger {
@@ -111,11 +111,19 @@ fn write_session(
 
 fn write_group(text: &mut String, group: &Group, queue: &Queue) -> fmt::Result {
     writeln!(text, "group {:?} {}", group.incarnation, group.subscriber.client_id)?;
-    let held = group.held.iter().filter_map(|(id, held)| held.entry.as_ref().map(|entry| (*id, entry)));
+    // A member has its messages with options of its own. The records of the group do not know them.
+    let granted =
+        |entry: &Entry| entry.message().map_or_else(|| entry.granted(), |body| Granted::of_group(body));
+    let held = group.held.iter().filter_map(|(id, held)| Some((*id, held.entry.as_ref()?)));
+    let held = held.map(|(id, entry)| (id, (entry, granted(entry))));
     let returned = group.returned.iter().map(|(id, entry)| (*id, entry));
-    let recorded = held.chain(returned).chain(queue.iter()).filter(|(_, entry)| entry.is_recorded());
-    let entries: BTreeMap<MessageId, &Entry> = recorded.collect();
-    entries.into_iter().try_for_each(|(id, entry)| writeln!(text, "  {id:?} {}", body(entry)))
+    let waiting = returned.chain(queue.iter()).map(|(id, entry)| (id, (entry, entry.granted())));
+    let recorded = held.chain(waiting).filter(|(_, (entry, _))| entry.is_recorded());
+    let entries: BTreeMap<MessageId, (&Entry, Granted)> = recorded.collect();
+    let mut write = |(id, (entry, granted)): (MessageId, (&Entry, Granted))| {
+        writeln!(text, "  {id:?} {} {granted:?}", body(entry))
+    };
+    entries.into_iter().try_for_each(&mut write)
 }
 
 fn write_entry(text: &mut String, id: MessageId, entry: &Entry) -> fmt::Result {

@@ -479,7 +479,7 @@ impl Publishing<'_> {
             }
             let entry = |stays_away| keeping.one(queued.granted, is_recorded, stays_away);
             if !self.lines.push(queue, id, routing.message, entry) {
-                // One of its groups, which stood before it in the plan, has ended the session.
+                // Another group, which stood before it in the plan, has ended its last member.
                 add(&self.gauges.discarded, 1);
                 continue;
             }

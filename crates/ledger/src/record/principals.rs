@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use auth::Realms;
+use auth::{Guard, Realms};
 use base::{Budget, Principal, Realm, Tenant};
 
 use crate::record::{Incarnation, MessageId, Record};
@@ -25,7 +25,8 @@ impl Settings {
         (!is_plain).then(|| of_session(session, principal, rules))
     }
 
-    /// The same where the session had another user before.
+    /// The same where the session may have had another user before. A reload may have given the rules another name since the last
+    /// record, and a restart finds them by their name.
     pub(crate) fn new_principal_record(
         &self,
         session: Incarnation,
@@ -33,7 +34,8 @@ impl Settings {
         principal: &Principal,
     ) -> Option<Record<'static>> {
         let realms = self.guard.current();
-        let is_same = before.user == principal.user
+        let is_same = self.guard.generation() == Guard::FIRST
+            && before.user == principal.user
             && before.is_proved == principal.is_proved
             && before.realm == principal.realm
             && before.tenant == principal.tenant

@@ -16,7 +16,7 @@ pub(crate) struct Restart {
     pub(crate) unsettled: VecDeque<QueueId>,
     /// Groups that have no member any more.
     pub(crate) orphans: Vec<Incarnation>,
-    /// Groups with members that last and without a record: it was in a part of the log that was damaged and repaired.
+    /// Groups with members that last and without a record: it was in a part of the log that was damaged and repaired, for example.
     pub(crate) unrecorded: Vec<QueueId>,
 }
 

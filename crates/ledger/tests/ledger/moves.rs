@@ -270,6 +270,32 @@ fn a_message_that_came_back_to_a_group_moves_as_it_was_published() {
     stage.check_account();
 }
 
+/// Options of one session say nothing about another one that gets the message out of a group.
+#[test]
+fn a_message_that_moves_into_a_group_waits_there_as_it_was_published() {
+    let mut stage = filled(Settings::default(), 0);
+    let old = stage.client("old", &Ask::lasting(60));
+    stage.subscribe(&old, "#", at_qos(QOS_1).with_identifier(std::num::NonZeroU32::new(5)));
+    stage.leave(&old, Cause::Normal);
+    stage.emit(&message("a", b"x", QOS_2));
+    assert_eq!(move_all(&mut stage, order(&group("old"), &group("new"), None)).messages, 1);
+    assert_eq!(move_all(&mut stage, order(&session("old"), &group("old"), None)).messages, 1);
+    for _ in 0..2 {
+        // A member has it for a while.
+        let member = stage.client("old-worker", &Ask::lasting(60));
+        assert_eq!(stage.delivered(&member).len(), 1);
+        stage.leave(&member, Cause::WithWill);
+    }
+    let last = stage.last();
+    let again = recovered(&mut stage, &Settings::default(), last);
+    assert_eq!(stage.state_of(&again), stage.state());
+    assert_eq!(move_all(&mut stage, order(&group("old"), &session("new"), None)).messages, 1);
+    let new = stage.client("new", &Ask::lasting(60));
+    let [deliver] = &stage.delivered(&new)[..] else { panic!("it waits for the session") };
+    assert!(deliver.qos == QOS_2 && deliver.identifiers.is_empty() && !deliver.retain);
+    stage.check_account();
+}
+
 /// While memory is short, a message moves only if it does not stay.
 #[test]
 fn messages_move_while_memory_is_short_only_to_a_client_that_gets_them_at_once() {

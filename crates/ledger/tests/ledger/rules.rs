@@ -91,6 +91,23 @@ fn a_copy_keeps_the_user_of_a_session_whose_rules_were_renamed() {
     }
 }
 
+/// A restart finds the rules by their name. Nothing was copied in between.
+#[test]
+fn a_client_that_comes_back_after_a_reload_records_the_new_name_of_its_rules() {
+    for user in [Some("ann"), None] {
+        let ask = || user.map_or_else(|| Ask::lasting(60), |user| Ask::lasting(60).of(user));
+        let settings = settings(&["", "b"]);
+        let mut stage = Stage::with(settings.clone());
+        let client = stage.client("c", &ask());
+        stage.leave(&client, Cause::Normal);
+        settings.guard.replace(realms(&["a2", "b"]));
+        let client = stage.client("c", &ask());
+        stage.leave(&client, Cause::Normal);
+        let (again, _) = restarted(&records(&stage), &["b", "a2"], &stage);
+        assert!(again.ledger.durable_state().contains("Realm(1)"), "the rules of today");
+    }
+}
+
 /// The rules of the only realm hold, whatever the name in the record is. A reload then adds other rules.
 #[test]
 fn a_copy_keeps_the_user_of_a_session_that_had_the_only_rules() {
