@@ -583,7 +583,8 @@ keys! {
         /// `dispatch = "key-ordered"` only that of the member for whom most waits. `refuse`: nobody gets the message, and its
         /// publisher is told (reason code 0x97; a client before MQTT 5.0 is disconnected). `drop-oldest`, `drop-newest`: the
         /// oldest messages, or the new one, are dropped and counted. A message that would need the places of more than 1,000
-        /// others is dropped itself. A session that ends with its connection is always ended.
+        /// others is dropped itself. If the broker is killed at that moment, the oldest may wait again: they may then come after
+        /// a later message whose publisher has got no acknowledgement. A session that ends with its connection is always ended.
         queue_full: QueueFull { kind: Choice<QueueFull>, default: QueueFull::EndSession }
         /// The longest time for which a session is kept after its connection. A client that asks for more gets this;
         /// MQTT 5.0 clients are told as Session Expiry Interval. Off: as long as they ask for, which is for ever where a

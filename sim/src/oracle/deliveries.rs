@@ -186,8 +186,9 @@ impl Oracle {
         {
             return Ok(());
         }
-        if sender_has_ended && message.retain {
-            // It may be lost with its process: then an older value is there again, and may come later.
+        let was_pushed_out = self.dropped_before > 0 && message.acknowledged.is_none();
+        if sender_has_ended && (message.retain || was_pushed_out) {
+            // It may be lost with its process: then an older one is there again, and may come later.
             return Ok(());
         }
         let key = (publisher, topic, message.qos, qos);

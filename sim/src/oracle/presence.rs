@@ -208,15 +208,18 @@ impl Oracle {
         self.discarded_before += self.gauge(|gauges| &gauges.discarded_by_operator);
         self.not_retained_before += self.gauge_of_not_retained();
         self.refused_before |= self.has_refused();
+        let has_dropped = self.gauge(|gauges| &gauges.dropped_oldest) > 0;
         self.gauges = None;
         for client in &mut self.presence.clients {
             client.live = None;
         }
         let messages = &self.messages;
-        // A retained value that was not acknowledged may be forgotten, and an older one is there again.
+        // A message that was not acknowledged may be forgotten. Then an older one is there again, which it had replaced as a
+        // retained value, or pushed out of a full queue.
         let is_kept = |no: MessageNo| {
             let message = &messages[no.0 as usize];
-            message.qos > Qos::AtMostOnce && (message.acknowledged.is_some() || !message.retain)
+            let may_be_forgotten = message.acknowledged.is_none() && (message.retain || has_dropped);
+            message.qos > Qos::AtMostOnce && !may_be_forgotten
         };
         for session in &mut self.sessions {
             session.last.retain(|_, last| is_kept(*last));

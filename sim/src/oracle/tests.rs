@@ -1,5 +1,7 @@
 //! Findings that the judge must report, and events that it must accept.
 
+use std::sync::atomic::Ordering;
+
 use ledger::QueueOwner;
 use wire::RetainHandling;
 
@@ -112,6 +114,38 @@ fn an_older_value_may_come_behind_a_newer_one_that_was_lost_with_its_process() {
         }
         court.deliver(older, false);
         assert_eq!(court.oracle.failure(), None, "read late: {is_read_late}");
+    }
+}
+
+/// A full queue drops its oldest message, and its client gets the newest one. Without an acknowledgement to the publisher, both
+/// may be forgotten with the process, and the oldest waits again.
+#[test]
+fn a_message_that_was_pushed_out_may_come_behind_a_newer_one_that_was_lost_with_its_process() {
+    let run = |dropped: usize, is_acknowledged: bool, is_read_late: bool| {
+        let mut court = Court::new();
+        let gauges = Arc::new(Gauges::default());
+        gauges.dropped_oldest.store(dropped, Ordering::Relaxed);
+        court.oracle.started(gauges, NOW);
+        let publishing = Publishing { retain: false, ..court.publishing(Qos::AtLeastOnce) };
+        let [older, newer] = [(), ()].map(|()| court.oracle.published(publishing));
+        court.oracle.acknowledged(older, ReasonCode::Success);
+        if is_acknowledged {
+            court.oracle.acknowledged(newer, ReasonCode::Success);
+        }
+        if is_read_late {
+            court.restart();
+        }
+        court.deliver_at(Qos::AtLeastOnce, newer, false, is_read_late);
+        if !is_read_late {
+            court.restart();
+        }
+        court.deliver_at(Qos::AtLeastOnce, older, false, false);
+        court.oracle.failure().is_none()
+    };
+    for is_read_late in [false, true] {
+        assert!(run(1, false, is_read_late), "read late: {is_read_late}");
+        assert!(!run(0, false, is_read_late), "nothing was dropped, read late: {is_read_late}");
+        assert!(!run(1, true, is_read_late), "it must be kept, read late: {is_read_late}");
     }
 }
 

@@ -74,7 +74,7 @@ export async function overview() {
       ["Clients connected", number(now["clients/connected"]), `${number(now["clients/disconnected"])} sessions without a connection`],
       ["Messages received", `${rate("publish/messages/received")} /s`, `${number(now["publish/messages/received"])} in all`],
       ["Messages sent", `${rate("publish/messages/sent")} /s`, `${number(now["publish/messages/sent"])} in all`],
-      times("Turn of a thread", now, earlier, "turns_us", "turns of the threads"),
+      times("Turn of a thread", now, earlier, "turns_us", "turns"),
       ["Messages dropped", number(now["publish/messages/dropped"]), "since the start"],
       ["Waiting in queues", number(now["account/queues/queued"]), bytes(now["account/queues/queued_bytes"])],
       ["Retained messages", number(now["retained messages/count"]), `${bytes(now["retained messages/bytes"])}, with $SYS`],
