@@ -1,19 +1,17 @@
 //! The event loop from outside: a server on real sockets, with every wait bounded.
 
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+mod support;
+
+use std::io::Read;
+use std::net::Shutdown;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, mpsc};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use auth::{Access, Guard, Question, Realms, SourceSettings, UserService, UserSource, Verdict, Voucher};
-use net::{Limits, Options, Server};
-use session::Settings;
+use net::Options;
 
-const CONNACK: [u8; 4] = [0x20, 2, 0, 0];
-/// A wait that takes longer has failed.
-const DEADLINE: Duration = Duration::from_secs(20);
+use support::{Broker, CONNACK, Client, DEADLINE, connect, login, options, publish, until};
 
 #[test]
 fn the_end_of_a_stream_is_seen_when_it_comes_together_with_data() {
@@ -94,6 +92,43 @@ fn a_packet_arrives_whole_in_however_many_pieces_it_comes() {
         assert_eq!(watcher.read_packet(), packet, "{len} bytes, again");
     }
     broker.stop();
+}
+
+/// The socket takes a part of the output at a time, and the client reads parts that end anywhere.
+#[test]
+fn a_packet_leaves_whole_in_however_many_writes() {
+    const COUNT: usize = 40;
+    let broker = Broker::start(2);
+    let mut reader = broker.connect("reader", None);
+    reader.subscribe("t");
+    let mut publisher = broker.connect("publisher", None);
+    let packet = |number: usize| {
+        let payload: Vec<u8> = (0..700_000 + number).map(|at| (at / 7 + number).to_le_bytes()[0]).collect();
+        publish("t", &payload, false)
+    };
+    let mut left = 0;
+    for number in 0..COUNT {
+        publisher.write(&packet(number));
+        // The client is some packets behind, with more than the socket takes.
+        if number >= 8 {
+            assert!(read_in_parts(&mut reader.socket, packet(left).len()) == packet(left), "packet {left}");
+            left += 1;
+        }
+    }
+    for number in left..COUNT {
+        assert!(read_in_parts(&mut reader.socket, packet(number).len()) == packet(number), "packet {number}");
+    }
+    broker.stop();
+}
+
+fn read_in_parts(socket: &mut impl Read, len: usize) -> Vec<u8> {
+    let mut bytes = vec![0; len];
+    for (number, part) in bytes.chunks_mut(4_099).enumerate() {
+        let (first, rest) = part.split_at_mut(number % part.len());
+        socket.read_exact(first).expect("it comes before the deadline");
+        socket.read_exact(rest).expect("it comes before the deadline");
+    }
+    bytes
 }
 
 #[test]
@@ -184,201 +219,4 @@ fn guard(gate: &Arc<Gate>) -> Arc<Guard> {
     let source = UserSource::new(Voucher::Http, settings, Arc::clone(gate) as Arc<dyn UserService>);
     let access = Access::default().with_services(Arc::from([source]));
     Arc::new(Guard::new(Realms::new(vec![("".into(), Arc::new(access))])))
-}
-
-/// Waits until something is so.
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < DEADLINE, "{what}");
-        // Each look waits for the answer of a shard.
-        thread::yield_now();
-    }
-}
-
-/// A server of a test's own.
-struct Broker {
-    server: Server,
-    address: SocketAddr,
-}
-
-impl Broker {
-    fn start(shards: usize) -> Self {
-        Self::start_with(&options(shards))
-    }
-
-    fn start_with(options: &Options) -> Self {
-        let listener =
-            net::listen(([127, 0, 0, 1], 0).into(), net::TcpOptions::default()).expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
-        let (ended, _) = mpsc::channel();
-        let server = Server::start(
-            vec![net::Listening {
-                socket: net::Acceptor::Tcp(listener),
-                rules: net::Rules {
-                    admission: protocol::Durability::Fsync.into(),
-                    connections_max: usize::MAX,
-                    stack: std::sync::Arc::default(),
-                    proxy_from: Vec::new(),
-                    rates: net::RateLimits::default(),
-                },
-            }],
-            options,
-            Box::new(net::Forgetful),
-            &ended,
-        )
-        .expect("it starts");
-        Self { server, address }
-    }
-
-    fn connect(&self, client_id: &str, will_topic: Option<&str>) -> Client {
-        let mut client = self.dial();
-        client.write(&connect(client_id, will_topic));
-        assert_eq!(client.read_packet(), CONNACK);
-        client
-    }
-
-    /// A connection on which nothing was said.
-    fn dial(&self) -> Client {
-        let socket = TcpStream::connect(self.address).expect("it listens");
-        socket.set_read_timeout(Some(DEADLINE)).expect("not zero");
-        socket.set_write_timeout(Some(DEADLINE)).expect("not zero");
-        Client { socket }
-    }
-
-    fn stop(self) {
-        self.server.shut_down().expect("no thread fails");
-    }
-}
-
-fn options(shards: usize) -> Options {
-    Options {
-        shards,
-        settings: settings(),
-        ledger: ledger::Settings::default(),
-        limits: Limits {
-            connections_max: 1_000,
-            high_water_bytes: 32 * 1024,
-            waiting_bytes_max: 64 * 1024 * 1024,
-            memory_bytes_max: 256 * 1024 * 1024,
-        },
-        counted_users_max: 10,
-        // Nothing but sockets and mail wakes an idle shard.
-        questions: 1,
-        sys_interval_ms: None,
-        guard: std::sync::Arc::default(),
-        orders: None,
-        instruments: Vec::new(),
-        spans: None,
-    }
-}
-
-fn settings() -> Settings {
-    Settings {
-        packet_bytes_max: 1024 * 1024,
-        connect_packet_bytes_max: 1024,
-        topic_levels_max: 8,
-        client_id_bytes_max: 64,
-        will_bytes_max: 1024,
-        subscriptions_max: 8,
-        topic_alias_max: 0,
-        connect_timeout_ms: 60_000,
-        ..Settings::default()
-    }
-}
-
-/// The other end of a connection, speaking MQTT 3.1.1.
-struct Client {
-    socket: TcpStream,
-}
-
-impl Client {
-    fn write(&mut self, bytes: &[u8]) {
-        self.socket.write_all(bytes).expect("the broker reads");
-    }
-
-    fn subscribe(&mut self, filter: &str) {
-        self.write(&packet(0x82, &[&[0, 1], &text(filter)[..], &[0]].concat()));
-        assert_eq!(self.read_packet(), [0x90, 3, 0, 1, 0], "SUBACK");
-    }
-
-    fn ping(&mut self) {
-        self.write(&[0xC0, 0]);
-        assert_eq!(self.read_packet(), [0xD0, 0], "PINGRESP");
-    }
-
-    fn read_packet(&mut self) -> Vec<u8> {
-        let mut bytes = vec![self.byte()];
-        let (mut len, mut shift) = (0, 0);
-        loop {
-            let byte = self.byte();
-            bytes.push(byte);
-            len |= usize::from(byte & 0x7F) << shift;
-            shift += 7;
-            if byte & 0x80 == 0 {
-                break;
-            }
-        }
-        let start = bytes.len();
-        bytes.resize(start + len, 0);
-        self.socket.read_exact(&mut bytes[start..]).expect("the packet is whole before the deadline");
-        bytes
-    }
-
-    fn byte(&mut self) -> u8 {
-        let mut byte = [0];
-        self.socket.read_exact(&mut byte).expect("a packet before the deadline");
-        byte[0]
-    }
-
-    /// The broker has closed its end; a reset is an end too.
-    fn expect_end(&mut self) {
-        match self.socket.read(&mut [0]) {
-            Ok(0) => {}
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
-            other => panic!("the broker has not closed: {other:?}"),
-        }
-    }
-}
-
-fn connect(client_id: &str, will_topic: Option<&str>) -> Vec<u8> {
-    // Keep Alive 0: no timer ends the connection.
-    let flags = if will_topic.is_some() { 0b110 } else { 0b10 };
-    let mut body = [&text("MQTT")[..], &[4, flags, 0, 0], &text(client_id)].concat();
-    if let Some(topic) = will_topic {
-        body.extend([text(topic), text("gone")].concat());
-    }
-    packet(0x10, &body)
-}
-
-/// The same with a user name and a password.
-fn login(client_id: &str, will_topic: Option<&str>) -> Vec<u8> {
-    // The type and one byte of length come before the protocol name, level and flags.
-    let mut body = connect(client_id, will_topic).split_off(2);
-    body[7] |= 0b1100_0000;
-    packet(0x10, &[body, text("ann"), text("secret")].concat())
-}
-
-fn publish(topic: &str, payload: &[u8], retain: bool) -> Vec<u8> {
-    packet(0x30 | u8::from(retain), &[&text(topic)[..], payload].concat())
-}
-
-fn packet(first_byte: u8, body: &[u8]) -> Vec<u8> {
-    let mut packet = vec![first_byte];
-    let mut rest = body.len();
-    loop {
-        let continues = if rest > 0x7F { 0x80 } else { 0 };
-        packet.push(u8::try_from(rest & 0x7F).expect("seven bits") | continues);
-        rest >>= 7;
-        if rest == 0 {
-            break;
-        }
-    }
-    packet.extend_from_slice(body);
-    packet
-}
-
-fn text(text: &str) -> Vec<u8> {
-    let len = u16::try_from(text.len()).expect("short texts");
-    [&len.to_be_bytes(), text.as_bytes()].concat()
 }
