@@ -731,20 +731,19 @@ impl Shard {
         client.session.excuse_until(self.back_ms);
         self.scratch.clear();
         match client.session.handle_timeout(&self.settings, now, &mut self.scratch) {
-            Ok(()) => {
-                client.is_held &= client.session.is_holding_answers();
-                self.send_answers(id, to);
-                self.unblock_answered(id, to);
-                self.arm(id, now);
-            }
-            // Bytes that have arrived are read before a client is ended for silence. Each delay costs the peer a byte
-            // of a packet at least, and the length of a packet is bounded.
-            Err(_) if to.has_unread(id) => self.arm(id, now),
-            Err(violation) => {
+            Err(violation) if !to.has_unread(id) => {
                 if !client.session.is_connected() {
                     self.counters.refused_connect_timeout.add(1);
                 }
                 self.violated(id, &violation, to);
+            }
+            // Bytes that have arrived are read before a client is ended for silence. Each delay costs the peer a byte
+            // of a packet at least, and the length of a packet is bounded. Answers that were held back leave all the same.
+            Ok(()) | Err(_) => {
+                client.is_held &= client.session.is_holding_answers();
+                self.send_answers(id, to);
+                self.unblock_answered(id, to);
+                self.arm(id, now);
             }
         }
     }

@@ -254,6 +254,33 @@ fn acknowledgements_are_held_back_while_a_subscriber_is_behind_and_not_for_ever(
     }
 }
 
+/// The shard has not run for a while. Then held acknowledgements are due, and so is the end of a publisher whose bytes have
+/// arrived and were not read.
+#[test]
+fn acknowledgements_that_were_held_back_leave_although_their_publisher_seems_silent() {
+    let mut world = World::new(1);
+    let publisher = world.accept(0, Version::V5);
+    let mut connect = Connect::new(Version::V5, utf8("publisher"));
+    connect.keep_alive_secs = 1;
+    world.send(publisher, &connect.into());
+    world.packets(publisher);
+    let receiver = with_window(&mut world, 0, "receiver", 1);
+    subscribe(&mut world, receiver, "a", Qos::AtLeastOnce);
+    let large = "x".repeat(50_000);
+    let (mut sent, mut acknowledged) = (0, 0);
+    while acknowledged == sent {
+        sent += 1;
+        publish(&mut world, publisher, "a", &large, once_at_least(u16::try_from(sent).expect("few")));
+        acknowledged += world.packets(publisher).len();
+        assert!(sent < 20, "some acknowledgement is held back");
+    }
+    world.wait(900);
+    world.socket(publisher).has_unread = true;
+    world.now.monotonic_ms += 700;
+    world.wait(50);
+    assert_eq!(world.packets(publisher).len(), sent - acknowledged);
+}
+
 #[test]
 fn a_client_may_fill_its_own_window_and_still_gets_its_acknowledgements() {
     let mut world = World::new(1);
