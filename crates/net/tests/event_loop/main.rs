@@ -102,10 +102,8 @@ fn a_packet_leaves_whole_in_however_many_writes() {
     let mut reader = broker.connect("reader", None);
     reader.subscribe("t");
     let mut publisher = broker.connect("publisher", None);
-    let packet = |number: usize| {
-        let payload: Vec<u8> = (0..700_000 + number).map(|at| (at / 7 + number).to_le_bytes()[0]).collect();
-        publish("t", &payload, false)
-    };
+    let bytes: Vec<u8> = (0..700_000 + COUNT).map(|at| (at / 7).to_le_bytes()[0]).collect();
+    let packet = |number: usize| publish("t", &bytes[number..number + 700_000], false);
     let mut left = 0;
     for number in 0..COUNT {
         publisher.write(&packet(number));
