@@ -186,8 +186,8 @@ impl Oracle {
         {
             return Ok(());
         }
-        let was_pushed_out = self.dropped_before > 0 && message.acknowledged.is_none();
-        if sender_has_ended && (message.retain || was_pushed_out) {
+        let may_be_forgotten = self.pushed_out_before && message.acknowledged.is_none();
+        if sender_has_ended && (message.retain || may_be_forgotten) {
             // It may be lost with its process: then an older one is there again, and may come later.
             return Ok(());
         }

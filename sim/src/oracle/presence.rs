@@ -208,7 +208,8 @@ impl Oracle {
         self.discarded_before += self.gauge(|gauges| &gauges.discarded_by_operator);
         self.not_retained_before += self.gauge_of_not_retained();
         self.refused_before |= self.has_refused();
-        let has_dropped = self.gauge(|gauges| &gauges.dropped_oldest) > 0;
+        let has_pushed_out = self.gauge(|gauges| &gauges.dropped_oldest) > 0;
+        self.pushed_out_before |= has_pushed_out;
         self.gauges = None;
         for client in &mut self.presence.clients {
             client.live = None;
@@ -218,7 +219,7 @@ impl Oracle {
         // retained value, or pushed out of a full queue.
         let is_kept = |no: MessageNo| {
             let message = &messages[no.0 as usize];
-            let may_be_forgotten = message.acknowledged.is_none() && (message.retain || has_dropped);
+            let may_be_forgotten = message.acknowledged.is_none() && (message.retain || has_pushed_out);
             message.qos > Qos::AtMostOnce && !may_be_forgotten
         };
         for session in &mut self.sessions {

@@ -189,14 +189,14 @@ fn list((command, name): (&str, &str), asked: &Asked, shared: &Shared) -> Result
         Some(text) => text.parse().map_err(|_| bad_cursor())?,
     };
     let part = json!({ "verbose": true, "count": limit(asked)?, "offset": offset });
-    let mut found = dynamic.answer(command, &part).map_err(|why| Failure::unavailable(why.to_owned()))?;
+    let found = dynamic.answer(command, &part).map_err(|why| Failure::unavailable(why.to_owned()))?;
     let total = found["totalCount"].as_u64().unwrap_or_default();
     let mut next = offset;
-    for item in found[name].as_array_mut().into_iter().flatten() {
+    for item in found[name].as_array().into_iter().flatten() {
         if items.is_full() {
             break;
         }
-        items.push(&item.take());
+        items.push(item);
         next += 1;
     }
     let cursor = (u64::try_from(next).unwrap_or(u64::MAX) < total).then(|| next.to_string());

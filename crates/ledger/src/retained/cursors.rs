@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use base::{ConnectionId, Interest, QueueId, ShardId};
-
 use protocol::{CursorId, Numbered};
 
 use crate::retained::{Cursor, Stride};

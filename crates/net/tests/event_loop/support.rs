@@ -18,7 +18,7 @@ pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     let begun = Instant::now();
     while !is_so() {
         assert!(begun.elapsed() < DEADLINE, "{what}");
-        // Each look waits for the answer of a shard.
+        // Most looks wait for the answer of a shard.
         thread::yield_now();
     }
 }
