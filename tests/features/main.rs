@@ -5,25 +5,22 @@
 mod bytes;
 mod steps;
 
-use std::io::{self, Write};
-use std::path::Path;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 
-use cucumber::gherkin::Scenario;
-use cucumber::writer::{Basic, Coloring, Stats as _, Verbosity};
-use cucumber::{World as _, WriterExt as _, cli};
-use futures::executor::block_on;
-
-use steps::{Pond, SHARDS, USES_QUIC};
+use pondhawk_tests::gherkin::{self, Scenario};
+use steps::{Pond, Way};
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
-    let ways = [(1, false), (4, false), (1, true), (4, true)];
-    let outcomes = ways.map(|(shards, uses_quic)| run(shards, uses_quic, words.clone()));
-    let passed: usize = outcomes.iter().map(|outcome| outcome.passed).sum();
-    let failed: usize = outcomes.iter().map(|outcome| outcome.failed).sum();
+    let features = features(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../features"));
+    let (mut passed, mut failed) = (0, 0);
+    for (shards, uses_quic) in [(1, false), (4, false), (1, true), (4, true)] {
+        let outcome = run(&features, Way { shards, uses_quic }, &words);
+        (passed, failed) = (passed + outcome.passed, failed + outcome.failed);
+    }
     // An empty folder is no success.
     let is_good = failed == 0 && (passed > 0 || !words.is_empty());
     let verdict = if is_good { "ok" } else { "FAILED" };
@@ -31,66 +28,58 @@ fn main() -> ExitCode {
     if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Number of scenarios, or other reasons to fail.
+/// A file, and the scenarios in it.
+type Feature = (PathBuf, Vec<Scenario>);
+
+/// Reads all features of a folder.
+///
+/// # Panics
+/// If the folder or a feature cannot be read.
+fn features(folder: &Path) -> Vec<Feature> {
+    let entries = fs::read_dir(folder).expect("the folder of the features");
+    let mut paths: Vec<PathBuf> =
+        entries.map(|entry| entry.expect("an entry of the folder").path()).collect();
+    paths.sort();
+    let read = |path: PathBuf| {
+        let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let scenarios = gherkin::read(&text).unwrap_or_else(|fault| panic!("{}: {fault}", path.display()));
+        (path, scenarios)
+    };
+    paths.into_iter().map(read).collect()
+}
+
+/// Number of scenarios.
 struct Outcome {
     passed: usize,
     failed: usize,
 }
 
-fn run(shards: u16, uses_quic: bool, words: Vec<String>) -> Outcome {
-    USES_QUIC.store(uses_quic, Ordering::Relaxed);
-    SHARDS.store(shards, Ordering::Relaxed);
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../features");
-    let output = Output::default();
-    let writer = Basic::new(output.clone(), Coloring::Never, Verbosity::ShowWorld).summarized();
-    let cucumber = Pond::cucumber()
-        .with_writer(writer.fail_on_skipped())
-        // One broker at a time; steps block.
-        .max_concurrent_scenarios(1)
-        // Words and flags of cargo's own harness are ours to understand.
-        .with_cli(cli::Opts::<_, _, _, cli::Empty>::default());
-    let is_wanted = move |scenario: &Scenario| {
+fn run(features: &[Feature], way: Way, words: &[String]) -> Outcome {
+    let is_wanted = |scenario: &Scenario| {
         words.is_empty() || words.iter().any(|word| scenario.name.contains(word.as_str()))
     };
-    let writer = block_on(cucumber.filter_run(folder, move |_, _, scenario| is_wanted(scenario)));
-    let scenarios = writer.scenarios_stats();
-    let failed = scenarios.failed + scenarios.skipped + writer.parsing_errors() + writer.hook_errors();
-    let way = if uses_quic { "QUIC" } else { "TCP" };
-    println!("features over {way}, {shards} shard(s): {} passed, {failed} failed", scenarios.passed);
-    if failed > 0 {
-        println!("{}", output.failures());
-    }
-    Outcome { passed: scenarios.passed, failed }
+    let each = features.iter().flat_map(|(path, scenarios)| scenarios.iter().map(move |one| (path, one)));
+    let (passed, failed): (Vec<_>, Vec<_>) = each
+        .filter(|(_, scenario)| is_wanted(scenario))
+        .map(|(path, scenario)| passes(path, scenario, way))
+        .partition(|passes| *passes);
+    let transport = if way.uses_quic { "QUIC" } else { "TCP" };
+    let (passed, failed) = (passed.len(), failed.len());
+    println!("features over {transport}, {} shard(s): {passed} passed, {failed} failed", way.shards);
+    Outcome { passed, failed }
 }
 
-/// The output of cucumber, which is printed only after a failure.
-#[derive(Debug, Clone, Default)]
-struct Output(Arc<Mutex<Vec<u8>>>);
-
-impl Output {
-    /// The scenarios in which a step failed, and what is said of files that cannot be read.
-    fn failures(&self) -> String {
-        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(&bytes);
-        let begins = |line: &str| ["Feature", "Scenario", "["].iter().any(|word| line.starts_with(word));
-        let mut blocks = vec![String::new()];
-        for line in text.lines() {
-            if begins(line.trim_start()) {
-                blocks.push(String::new());
-            }
-            blocks.last_mut().expect("there is one").extend([line, "\n"]);
-        }
-        blocks.retain(|block| block.contains('✘') || !begins(block.trim_start()));
-        blocks.concat()
+/// Plays a scenario. Says which step fails, behind the reason that the step gives itself.
+fn passes(path: &Path, scenario: &Scenario, way: Way) -> bool {
+    let mut pond = Pond::new(way);
+    let failed = scenario.steps.iter().find(|step| {
+        let outcome = catch_unwind(AssertUnwindSafe(|| steps::act(&mut pond, step)));
+        outcome.is_err()
+    });
+    if let Some(step) = failed {
+        let (file, Scenario { line, name, .. }) = (path.display(), scenario);
+        println!("✘ {file}:{line}: {name}\n  {}: {:?} {}", step.line, step.keyword, step.text);
+        println!("log of the broker:\n{}", pond.log());
     }
-}
-
-impl Write for Output {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+    failed.is_none()
 }

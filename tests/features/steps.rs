@@ -1,29 +1,29 @@
 //! Definitions of the steps in the features.
-#![expect(clippy::needless_pass_by_value, reason = "cucumber hands over what it has made of a step's words")]
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs;
-use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 
 use client::{Endpoint, TlsOptions};
-use cucumber::gherkin::Step;
-use cucumber::{World, given, then, when};
+use pondhawk_tests::gherkin::{Keyword, Step};
 use pondhawk_tests::packet::{self, Connect};
 use pondhawk_tests::{Broker, Options, RawClient, Relay, Version};
 use tempfile::TempDir;
 
 use crate::bytes::Pattern;
 
-/// With how many shards brokers are started now.
-pub(crate) static SHARDS: AtomicU16 = AtomicU16::new(1);
+use Act::{Bytes, Plain};
+use Keyword::{Given, Then, When};
 
-/// Whether the clients speak QUIC now, and TCP otherwise.
-pub(crate) static USES_QUIC: AtomicBool = AtomicBool::new(false);
+/// The broker and the transport of a scenario.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Way {
+    /// With how many shards the broker is started.
+    pub(crate) shards: u16,
+    /// Whether the clients speak QUIC, and TCP otherwise.
+    pub(crate) uses_quic: bool,
+}
 
 /// One scenario: a broker of its own, and clients by name.
-#[derive(World)]
-#[world(init = Self::new)]
 pub(crate) struct Pond {
     broker: Broker,
     relay: Option<Relay>,
@@ -32,9 +32,8 @@ pub(crate) struct Pond {
 }
 
 impl Pond {
-    fn new() -> Self {
-        let shards = SHARDS.load(Ordering::Relaxed);
-        if USES_QUIC.load(Ordering::Relaxed) {
+    pub(crate) fn new(Way { shards, uses_quic }: Way) -> Self {
+        if uses_quic {
             return Self::with_quic(shards);
         }
         let broker = Broker::start(&Options { shards, ..Options::default() });
@@ -60,6 +59,11 @@ impl Pond {
         Self { broker, relay, _certificate: Some(directory), connections: BTreeMap::new() }
     }
 
+    /// The log of its broker so far.
+    pub(crate) fn log(&self) -> String {
+        self.broker.log()
+    }
+
     fn open(&self) -> RawClient {
         RawClient::connect(self.relay.as_ref().map_or(self.broker.address(), Relay::address))
     }
@@ -69,73 +73,91 @@ impl Pond {
     }
 }
 
-/// Shown beside a step that failed.
-impl fmt::Debug for Pond {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "log of the broker:\n{}", self.broker.log())
+/// Makes a step of its words: those that stand for `{word}` in its definition, in order.
+#[derive(Clone, Copy)]
+enum Act {
+    Plain(fn(&mut Pond, &[&str])),
+    /// With the bytes in the first column of its table.
+    Bytes(fn(&mut Pond, &[&str], &Pattern)),
+}
+
+/// The definitions: the keyword before a step, its words, and what it does.
+const DEFINITIONS: &[(Keyword, &str, Act)] = &[
+    (Given, "{word} is connected with MQTT {word}", Plain(connect)),
+    (Given, "{word} has opened a connection", Plain(open)),
+    (When, "{word} opens a connection", Plain(open)),
+    (Given, "{word} has sent", Bytes(send)),
+    (When, "{word} sends", Bytes(send)),
+    (When, "{word} sends one byte after the other", Bytes(send_bytewise)),
+    (Given, "{word} has received", Bytes(receive)),
+    (Then, "{word} receives", Bytes(receive)),
+    // Packets that were sent before would arrive before the answer to a PINGREQ.
+    (Then, "{word} receives nothing", Plain(|pond, words| pond.connection(words[0]).expect_only_pong())),
+    (
+        Then,
+        "the connection of {word} is closed",
+        Plain(|pond, words| pond.connection(words[0]).expect_closed()),
+    ),
+    (When, "{word} closes the connection", Plain(|pond, words| pond.connection(words[0]).finish())),
+    (When, "the connection of {word} breaks", Plain(reset)),
+];
+
+/// Does a step.
+///
+/// # Panics
+/// If the step has no definition, or one that asks for a table where it has none, or if its result is not the expected one.
+pub(crate) fn act(pond: &mut Pond, step: &Step) {
+    let mut matches = DEFINITIONS.iter().filter(|(keyword, ..)| *keyword == step.keyword);
+    let found = matches.find_map(|(_, definition, act)| Some((words(definition, &step.text)?, act)));
+    let Some((words, act)) = found else { panic!("no definition of a step has these words") };
+    match (act, step.table.is_empty()) {
+        (Plain(act), true) => act(pond, &words),
+        (Bytes(act), false) => {
+            act(pond, &words, &Pattern::parse(step.table.iter().map(|row| row[0].as_str())));
+        }
+        (Plain(_), false) => panic!("the step takes no table"),
+        (Bytes(_), true) => panic!("the step needs a table of bytes"),
     }
 }
 
-/// The first column of a step's table.
-fn pattern(step: &Step) -> Pattern {
-    let table = step.table.as_ref().expect("the step has a table of bytes");
-    Pattern::parse(table.rows.iter().map(|row| row[0].as_str()))
+/// The words of a text that stand for `{word}` in a definition, or nothing if the text has other words.
+fn words<'a>(definition: &str, text: &'a str) -> Option<Vec<&'a str>> {
+    let (defined, given): (Vec<&str>, Vec<&str>) =
+        (definition.split(' ').collect(), text.split(' ').collect());
+    let pairs = || defined.iter().zip(&given);
+    let is_meant =
+        defined.len() == given.len() && pairs().all(|(word, other)| ["{word}", other].contains(word));
+    is_meant.then(|| pairs().filter(|(word, _)| **word == "{word}").map(|(_, given)| *given).collect())
 }
 
-#[given(expr = "{word} is connected with MQTT {word}")]
-fn connected(pond: &mut Pond, name: String, version: String) {
-    let version = Version::ALL.into_iter().find(|known| known.to_string() == version);
+fn connect(pond: &mut Pond, words: &[&str]) {
+    let version = Version::ALL.into_iter().find(|known| known.to_string() == words[1]);
     let mut connection = pond.open();
-    connection.send(&Connect::new(version.expect("a version of MQTT"), &name).bytes());
+    connection.send(&Connect::new(version.expect("a version of MQTT"), words[0]).bytes());
     let answer = connection.read_packet();
     assert!(packet::is_accepted(&answer), "refused: {answer:02x?}");
-    pond.connections.insert(name, connection);
+    pond.connections.insert(words[0].to_owned(), connection);
 }
 
-#[given(expr = "{word} has opened a connection")]
-#[when(expr = "{word} opens a connection")]
-fn opens(pond: &mut Pond, name: String) {
+fn open(pond: &mut Pond, words: &[&str]) {
     let connection = pond.open();
-    pond.connections.insert(name, connection);
+    pond.connections.insert(words[0].to_owned(), connection);
 }
 
-#[given(expr = "{word} has sent")]
-#[when(expr = "{word} sends")]
-fn sends(pond: &mut Pond, step: &Step, name: String) {
-    pond.connection(&name).send(&pattern(step).bytes());
+fn send(pond: &mut Pond, words: &[&str], packet: &Pattern) {
+    pond.connection(words[0]).send(&packet.bytes());
 }
 
-#[when(expr = "{word} sends one byte after the other")]
-fn sends_bytewise(pond: &mut Pond, step: &Step, name: String) {
-    pond.connection(&name).send_bytewise(&pattern(step).bytes());
+fn send_bytewise(pond: &mut Pond, words: &[&str], packet: &Pattern) {
+    pond.connection(words[0]).send_bytewise(&packet.bytes());
 }
 
-#[given(expr = "{word} has received")]
-#[then(expr = "{word} receives")]
-fn receives(pond: &mut Pond, step: &Step, name: String) {
-    let expected = pattern(step);
-    let packet = pond.connection(&name).read_packet();
-    assert!(expected.matches(&packet), "{name} received {packet:02X?}");
+fn receive(pond: &mut Pond, words: &[&str], expected: &Pattern) {
+    let packet = pond.connection(words[0]).read_packet();
+    assert!(expected.matches(&packet), "{} received {packet:02X?}", words[0]);
 }
 
-/// Packets that were sent before would arrive before the answer to a PINGREQ.
-#[then(expr = "{word} receives nothing")]
-fn receives_nothing(pond: &mut Pond, name: String) {
-    pond.connection(&name).expect_only_pong();
-}
-
-#[then(expr = "the connection of {word} is closed")]
-fn is_closed(pond: &mut Pond, name: String) {
-    pond.connection(&name).expect_closed();
-}
-
-#[when(expr = "{word} closes the connection")]
-fn closes(pond: &mut Pond, name: String) {
-    pond.connection(&name).finish();
-}
-
-#[when(expr = "the connection of {word} breaks")]
-fn breaks(pond: &mut Pond, name: String) {
-    let connection = pond.connections.remove(&name);
-    connection.unwrap_or_else(|| panic!("{name} has no connection")).reset();
+fn reset(pond: &mut Pond, words: &[&str]) {
+    let connection = pond.connections.remove(words[0]);
+    connection.unwrap_or_else(|| panic!("{} has no connection", words[0])).reset();
 }

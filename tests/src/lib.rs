@@ -19,6 +19,7 @@ mod binary;
 mod broker;
 mod client;
 pub mod conversation;
+pub mod gherkin;
 mod log;
 mod mosquitto;
 pub mod packet;
