@@ -10,10 +10,10 @@ use layers::{CurrentTls, Identity, Layered, Protocol, Stack, TlsSettings};
 use libfuzzer_sys::fuzz_target;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
-use stream::course::{Outcome, go_on, run};
-use stream::link::Link;
-use stream::web::essence;
-use turn::Stream as _;
+use stream::Stream as _;
+use support::course::{Outcome, go_on, run};
+use support::link::Link;
+use support::web::essence;
 
 const PROTOCOLS: [Protocol; 4] = [Protocol::Auto, Protocol::Mqtt, Protocol::WebSocket, Protocol::Auto];
 

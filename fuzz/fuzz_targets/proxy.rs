@@ -8,8 +8,8 @@ use std::sync::Arc;
 use inputs::{Cut, Input};
 use layers::{Protocol, Stack};
 use libfuzzer_sys::fuzz_target;
-use stream::course::{End, Outcome, run};
-use stream::link::Link;
+use support::course::{End, Outcome, run};
+use support::link::Link;
 
 const REST: &[u8] = b"\x10\x00";
 

@@ -17,7 +17,7 @@ use quinn_proto::crypto::rustls::QuicClientConfig;
 use quinn_proto::{ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig};
 use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use turn::{Readiness, Stream as _};
+use stream::{Readiness, Stream as _};
 
 const LIMITS: QuicLimits = QuicLimits { handshakes_max: 8, buffer_bytes: 16 * 1024, streams_max: 3 };
 /// Bytes that the client writes.

@@ -2,9 +2,8 @@
 //! the bodies of its messages it is read the same.
 #![no_main]
 
-use ledger::Record;
 use libfuzzer_sys::fuzz_target;
-use record::{Decoder, encode_group};
+use record::{Decoder, Record, encode_group};
 
 fuzz_target!(|input: &[u8]| {
     let (mut decoder, mut bodiless) = (Decoder::default(), Decoder::default());

@@ -8,9 +8,9 @@ use inputs::web::REQUEST;
 use inputs::{Cut, Input};
 use layers::{Protocol, Stack};
 use libfuzzer_sys::fuzz_target;
-use stream::course::run;
-use stream::link::Link;
-use stream::web::essence;
+use support::course::run;
+use support::link::Link;
+use support::web::essence;
 
 fuzz_target!(|input: &[u8]| {
     let Some(input) = Input::of(input) else { return };

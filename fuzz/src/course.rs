@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use inputs::Cut;
 use layers::{Layered, Stack};
-use turn::Stream;
+use stream::Stream;
 
 use crate::link::Link;
 

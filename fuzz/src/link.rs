@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::rc::Rc;
 
-use turn::{Received, Stream};
+use stream::{Received, Stream};
 
 /// The broker's end of a connection. A clone is the peer's end.
 #[derive(Debug, Clone, Default)]

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use protocol::Durability;
-use turn::Readiness;
+use stream::Readiness;
 
 use crate::random::Random;
 

@@ -61,10 +61,12 @@ const RULES: &[Rule] = &[
         &["topic", "wire", "base"],
         &["argon2", "base64", "ipnet", "pbkdf2", "ring", "serde", "serde_json", "sha2", "subtle"],
     ),
+    // The ledger's records, and their bytes. A cluster sends them elsewhere.
+    pure("record", Layer::Core, &["topic", "wire", "base", "protocol"], &[]),
     pure(
         "ledger",
         Layer::Core,
-        &["topic", "wire", "base", "index", "protocol", "auth"],
+        &["topic", "wire", "base", "index", "protocol", "record", "auth"],
         &["bytes", "foldhash", "hashbrown", "slab"],
     ),
     pure(
@@ -73,28 +75,28 @@ const RULES: &[Rule] = &[
         &["topic", "wire", "base", "index", "session", "protocol", "auth"],
         &["bytes", "foldhash", "hashbrown", "slab"],
     ),
+    // The connections that an event loop reads and writes.
+    pure("stream", Layer::Core, &["base"], &[]),
     // The event loops: what a thread does in a turn, without the thread.
     pure(
         "turn",
         Layer::Core,
-        &["topic", "wire", "base", "index", "protocol", "auth", "ledger", "broker"],
+        &["topic", "wire", "base", "index", "protocol", "stream", "auth", "ledger", "broker"],
         &["foldhash"],
     ),
-    // Records as bytes. A cluster sends them elsewhere.
-    pure("record", Layer::Core, &["topic", "wire", "base", "ledger"], &[]),
     // TLS needs a clock and random numbers, which rustls brings along, and QUIC random numbers.
     pure(
         "layers",
         Layer::DataPlane,
-        &["base", "turn"],
+        &["base", "stream"],
         &["base64", "bytes", "httparse", "proxy-header", "quinn-proto", "rustls", "sha1", "x509-parser"],
     ),
     rule(
         "net",
         Layer::DataPlane,
         &[
-            "topic", "wire", "base", "index", "session", "protocol", "ledger", "auth", "broker", "turn",
-            "layers",
+            "topic", "wire", "base", "index", "session", "protocol", "ledger", "auth", "broker", "stream",
+            "turn", "layers",
         ],
     ),
     rule("journal", Layer::DataPlane, &["topic", "wire", "base", "protocol", "ledger", "record"]),
@@ -122,8 +124,8 @@ const RULES: &[Rule] = &[
         "sim",
         Layer::Binary,
         &[
-            "topic", "wire", "base", "index", "session", "protocol", "ledger", "auth", "broker", "turn",
-            "record", "journal", "capture",
+            "topic", "wire", "base", "index", "session", "protocol", "ledger", "auth", "broker", "stream",
+            "turn", "record", "journal", "capture",
         ],
     ),
     // The forms of the fuzzers' inputs. The fuzz targets are no part of the workspace.

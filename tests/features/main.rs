@@ -48,7 +48,7 @@ fn features(folder: &Path) -> Vec<Feature> {
     paths.into_iter().map(read).collect()
 }
 
-/// Number of scenarios.
+/// Numbers of scenarios with each result.
 struct Outcome {
     passed: usize,
     failed: usize,

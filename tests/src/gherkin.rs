@@ -48,7 +48,7 @@ pub struct Scenario {
 pub struct Fault {
     /// The number of the line; the first one is 1.
     pub line: usize,
-    /// The reason.
+    /// The words that are wrong there, and why.
     pub reason: String,
 }
 

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+mod certificate;
 mod claims;
 mod dispatch;
 mod fates;
@@ -27,6 +28,7 @@ mod ticket;
 mod time;
 
 pub use budget::{Budget, Charge, Purpose, Tally};
+pub use certificate::CertificateName;
 pub use claims::{ClaimLevels, ClaimRule, Claims, Uses};
 pub use dispatch::{Dispatch, Key, Lane};
 pub use fates::{AskFates, Fate, FateBounds, FateList, FateOf, FateRecord, FateRing, Fates};

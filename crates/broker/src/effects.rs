@@ -5,12 +5,12 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use auth::{Check, Unchecked, Wish};
-use base::{ConnectionId, Now, ShardId, SpanMark, Subscriber};
+use base::{CertificateName, ConnectionId, Now, ShardId, SpanMark, Subscriber};
 use index::Target;
 use protocol::Command;
 use wire::{Qos, ReasonCode, Version};
 
-use crate::{CertificateName, ControlBusy, ControlRequest, Counts};
+use crate::{ControlBusy, ControlRequest, Counts};
 
 /// The outside of a [`Shard`](crate::Shard). `net` implements it with sockets and mailboxes, tests with a `Vec`.
 pub trait Effects {

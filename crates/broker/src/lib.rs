@@ -50,7 +50,7 @@ pub use counts::{Comparison, Counted, Counts};
 pub use dismissal::Dismissal;
 pub use drain::Drain;
 pub use effects::{Effects, Flush, Mail, Notice, Room, Run};
-pub use login::{CertificateName, Entry, Naming};
+pub use login::{Entry, Naming};
 pub use mount::Mount;
 pub use parties::{CountedUser, Parties, Party, USERS_MAX};
 pub use session::Settings;

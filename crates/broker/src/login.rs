@@ -5,7 +5,7 @@ use std::sync::Arc;
 use auth::{
     Admission, Check, Checked, Identity, Login, NoTopicPrefix, Realms, Refusal, Suspect, Unchecked, Wish,
 };
-use base::{Charge, ConnectionId, Principal, Purpose, Realm, Subscriber};
+use base::{CertificateName, Charge, ConnectionId, Principal, Purpose, Realm, Subscriber};
 use protocol::{Cause, Claim, Command, Durability};
 use topic::TopicName;
 use wire::{ConnAck, Connect, ConnectRefusal, DisconnectReason, ReasonCode};
@@ -42,15 +42,6 @@ pub enum Naming {
     Certificate(CertificateName),
     /// The user of the process, as the system knows it.
     Process,
-}
-
-/// The field of a client's certificate that is its user name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CertificateName {
-    /// The common name. A certificate must have one of them.
-    CommonName,
-    /// The whole subject, as RFC 2253 writes it.
-    Subject,
 }
 
 impl Default for Entry {

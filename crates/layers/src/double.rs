@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use turn::{Received, Stream};
+use stream::{Received, Stream};
 
 /// A connection; both ends have one of these.
 #[derive(Debug, Clone)]

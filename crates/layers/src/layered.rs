@@ -15,9 +15,10 @@ use std::io::{self, IoSlice};
 use std::mem;
 use std::sync::Arc;
 
+use base::CertificateName;
 use rustls::ServerConfig;
 use rustls::server::UnbufferedServerConnection;
-use turn::{CertificateName, Peer, Received, Stream};
+use stream::{Peer, Received, Stream};
 
 use crate::prefixed::Prefixed;
 use crate::quic::QuicStream;

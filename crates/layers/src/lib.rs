@@ -6,7 +6,7 @@
 //! datagrams ─────────► QUIC ─────────────────────┘
 //! ```
 //!
-//! Each layer is a [`turn::Stream`] over another one: it transforms bytes in buffers that it is given, and has no socket,
+//! Each layer is a [`stream::Stream`] over another one: it transforms bytes in buffers that it is given, and has no socket,
 //! thread or poller of its own. [`Layered`] puts together what the first bytes of a client ask for, as the [`Stack`] of its
 //! listener allows. A client that speaks MQTT directly has no layer: its stream is the socket.
 

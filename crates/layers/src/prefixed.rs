@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 
-use turn::{Received, Stream};
+use stream::{Received, Stream};
 
 /// Gives back bytes that were read from the stream below, before it goes on reading.
 #[derive(Debug)]

@@ -15,6 +15,7 @@ use std::fmt;
 use std::io::{self, IoSlice};
 use std::time::Duration;
 
+use base::CertificateName;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::ServerConnectionData;
 use rustls::server::UnbufferedServerConnection;
@@ -22,7 +23,7 @@ use rustls::unbuffered::{
     ConnectionState, EncodeError, EncodeTlsData, InsufficientSizeError, UnbufferedStatus,
 };
 use rustls::{CertificateError, HandshakeKind};
-use turn::{CertificateName, Received, Stream};
+use stream::{Received, Stream};
 
 pub use self::challenge::answers;
 pub use self::name::common_name;

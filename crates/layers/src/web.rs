@@ -4,7 +4,7 @@ use std::io::{self, IoSlice};
 use std::mem;
 use std::sync::Arc;
 
-use turn::{Received, Stream};
+use stream::{Received, Stream};
 
 use crate::Rejected;
 use crate::layered::{Protocol, Stack};

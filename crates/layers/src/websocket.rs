@@ -11,9 +11,9 @@ mod upgrade;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 
-use turn::{Received, Stream};
-
 pub use self::upgrade::Rules;
+
+use stream::{Received, Stream};
 
 use self::frames::{Answer, Decoder, Sent, Status, Violation};
 use self::upgrade::Outcome;

@@ -71,10 +71,10 @@ pub use ask::{
     SubscriptionPiece,
 };
 pub use record::fetch::{Fetched, Found, Wanted};
-pub use record::keeper::{InMemory, Needs, RecordRoom};
+pub use record::keeper::{InMemory, RecordRoom};
 pub use record::room_wait::RoomWait;
 pub use record::{
-    Address, Addressed, Away, Effects, Granted, Incarnation, Keeper, Lsn, MessageId, Progress, Queued,
+    Address, Addressed, Away, Effects, Granted, Incarnation, Keeper, Lsn, MessageId, Needs, Progress, Queued,
     Record, Refusal, WillFate, WillRecord,
 };
 pub use recover::turnover::Turnover;

@@ -138,16 +138,15 @@ pub struct Server {
     _trimmer: Trimmer,
 }
 
-pub use broker::{
-    Admission, CertificateName, ControlAnswer, Counted, CountedUser, Dismissal, Entry, Mount, Naming, Party,
-};
+pub use broker::{Admission, ControlAnswer, Counted, CountedUser, Dismissal, Entry, Mount, Naming, Party};
 
 pub use crate::code::give_back_code;
 pub use crate::control::{Order, Orders};
 pub use crate::listener::{Acceptor, BACKLOG, Listening, Rules, TcpOptions};
 pub use crate::slice::give_way;
+pub use stream::Peer;
 pub use turn::{
-    CensusAnswer, CensusList, Link, Peer, RECORD_BYTES, Ranked, Ranking, ShardAnswer, Trace, TraceEvent,
+    CensusAnswer, CensusList, Link, RECORD_BYTES, Ranked, Ranking, ShardAnswer, Trace, TraceEvent,
     TraceRecord, TraceSubject,
 };
 

@@ -11,7 +11,8 @@ use layers::{Layered, Stack};
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
 use socket2::{Domain, Protocol, SockRef, Type};
-use turn::{Accepted, Board, Note, Peer};
+use stream::Peer;
+use turn::{Accepted, Board, Note};
 use wire::ReasonCode;
 
 use crate::log::Log;

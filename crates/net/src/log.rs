@@ -3,7 +3,7 @@
 
 use broker::Notice;
 use std::fmt::Write as _;
-use turn::Peer;
+use stream::Peer;
 use wire::{DisconnectReason, ReasonCode};
 
 /// One shard may write so many lines about connections in a second.

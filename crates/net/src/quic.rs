@@ -28,7 +28,8 @@ use layers::Layered;
 use layers::quic::{EndpointEvent, GivenUp, Links, Name, Outside, Transmit};
 use mio::Registry;
 use mio::event::Event;
-use turn::{Accepted, Readiness, ShardLoop};
+use stream::Readiness;
+use turn::{Accepted, ShardLoop};
 
 use crate::listener::Rules;
 use crate::shard::Hands;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
-use turn::Peer;
+use stream::Peer;
 
 /// Limits for the connections that a listener accepts in each second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

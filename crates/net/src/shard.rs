@@ -11,7 +11,8 @@ use broker::{ControlBusy, ControlRequest, Counters, Notice, Shard};
 use layers::{Layered, Lowest};
 use mio::event::Event;
 use mio::{Events, Interest, Poll, Registry, Token};
-use turn::{Bounds, Host, Io, Letter, Peer, Readiness, ShardLoop, Sleep, ToLedger};
+use stream::{Peer, Readiness};
+use turn::{Bounds, Host, Io, Letter, ShardLoop, Sleep, ToLedger};
 
 use crate::clock::Clock;
 use crate::control::Orderer;

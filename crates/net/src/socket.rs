@@ -8,7 +8,7 @@ use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use socket2::SockRef;
-use turn::{Received, Stream};
+use stream::{Received, Stream};
 
 /// A socket that never blocks.
 pub(crate) enum Socket {

@@ -12,7 +12,7 @@ use mio::net::UnixStream;
 use nix::fcntl::AT_FDCWD;
 use nix::sys::stat::{FchmodatFlags, Mode, fchmodat, mode_t};
 use socket2::{Domain, SockAddr, Socket, Type};
-use turn::Peer;
+use stream::Peer;
 
 /// The processes that may connect to a socket file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

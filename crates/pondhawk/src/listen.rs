@@ -3,11 +3,11 @@
 use std::io;
 use std::sync::Arc;
 
-use base::Realm;
+use base::{CertificateName, Realm};
 use config::{Binding, CertificateIdentity, Config, Listener, UnixIdentity, UnixName};
 use layers::Stack;
 use layers::quic::QuicLimits;
-use net::{Acceptor, Admission, CertificateName, Entry, Mount, Naming, RateLimits, Rules, TcpOptions};
+use net::{Acceptor, Admission, Entry, Mount, Naming, RateLimits, Rules, TcpOptions};
 use protocol::Durability;
 use session::Terms;
 use wire::{Qos, Version};

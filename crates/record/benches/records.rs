@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use base::{Message, Now};
-use ledger::{Granted, Incarnation, MessageId, Queued, Record};
-use record::{Decoder, encode_group};
+use protocol::MessageId;
+use record::{Decoder, Granted, Incarnation, Queued, Record, encode_group};
 use wire::{Publish, Qos};
 
 /// In one piece, as many as a commit may have.

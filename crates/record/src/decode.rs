@@ -2,11 +2,11 @@
 
 use std::iter::FusedIterator;
 
-use ledger::{Away, Needs, Record};
-
 use super::bytes::Reader;
 use super::publishers::Publishers;
 use super::{DecodeError, ENQUEUE, LAST, error, field, take};
+
+use crate::record::{Away, Needs, Record};
 
 /// Makes records again of the bytes of one frame after the other, in their order.
 #[derive(Default)]

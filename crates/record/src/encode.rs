@@ -1,8 +1,8 @@
 //! Groups of records to bytes.
 
-use ledger::Record;
-
 use super::{LAST, kind, put};
+
+use crate::record::Record;
 
 /// Appends the records of one group to `into`, the last one flagged; of an empty group nothing. Returns how long the first
 /// record is.

@@ -5,12 +5,14 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use base::{ClaimLevels, ClaimRule, Claims, Identifiers, Interest, Message, Parts, Uses};
-use ledger::{Granted, Incarnation, MessageId, Queued, WillFate, WillRecord};
+use protocol::MessageId;
 use topic::{TopicFilter, TopicName};
 use wire::{PacketId, Qos, SubscriptionIdentifier, Utf8};
 
 use super::bytes::{Reader, put_number, put_run};
 use super::error::Fault;
+
+use crate::record::{Granted, Incarnation, Queued, WillFate, WillRecord};
 
 /// The two lowest bits of a flag byte.
 const QOS: u8 = 0b11;

@@ -1,4 +1,4 @@
-//! Records as bytes, and back: what stands in a frame, and nothing about files.
+//! The changes of a ledger that must survive ([`Record`]), and their bytes: what stands in a frame, and nothing about files.
 //!
 //! A record is a kind byte and the fields of its variant in one order, given once for both directions by the table below;
 //! docs/JOURNAL.md draws it byte by byte. The last record of a group has the highest bit of its kind byte set. Each record
@@ -8,16 +8,18 @@ mod bytes;
 mod decode;
 mod encode;
 mod error;
+mod extent;
 mod field;
 mod publishers;
+mod record;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 pub use decode::{Decoded, Decoder, Records};
 pub use encode::encode_group;
 pub use error::{DecodeError, Fault};
-
-use ledger::Record;
+pub use record::{Away, Granted, Incarnation, Needs, Queued, Record, WillFate, WillRecord};
 
 use bytes::Reader;
 

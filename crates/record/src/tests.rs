@@ -4,14 +4,16 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use base::{ClaimLevels, ClaimRule, Claims, Interest, Message, Now, Uses};
-use ledger::{Granted, Incarnation, MessageId, Queued, Record, WillFate, WillRecord};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use protocol::MessageId;
 use topic::TopicName;
 use wire::{MessageProperties, PacketId, Publish, Qos, Utf8};
 
 use super::*;
+
+use crate::record::{Granted, Incarnation, Queued, Record, WillFate, WillRecord};
 
 fn encode(group: &[Record<'_>]) -> Vec<u8> {
     let mut bytes = Vec::new();

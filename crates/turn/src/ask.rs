@@ -5,8 +5,7 @@
 //! answered, and with them these functions.
 
 use base::ConnectionId;
-
-use crate::host::Peer;
+use stream::Peer;
 
 /// A question to a shard.
 pub struct AskShard {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use base::ConnectionId;
 use broker::Counts;
+use stream::Peer;
 use wire::Version;
 
 use crate::bounds::Bounds;
-use crate::host::Peer;
 use crate::output::{Output, Pool};
 use crate::parts::Length;
 

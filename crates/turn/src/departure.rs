@@ -62,7 +62,7 @@ mod tests {
 
     use super::*;
     use crate::connection::Connection;
-    use crate::host::Peer;
+    use stream::Peer;
 
     #[test]
     fn a_turn_ends_some_connections_and_all_of_the_listener_leave_in_the_end() {

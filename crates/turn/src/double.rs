@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex};
 use auth::{Check, Unchecked, Wish, Wished};
 use base::{ConnectionId, ShardId};
 use broker::Notice;
+use stream::{Peer, Received, Stream};
 
-use crate::host::{Host, Peer, Received, Stream};
+use crate::host::Host;
 use crate::letter::{Letter, ToLedger};
 
 /// A connection; both ends have one of these.

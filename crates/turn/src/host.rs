@@ -1,90 +1,13 @@
-//! The traits that a turn calls: streams, the poller, the ways between threads.
+//! The traits that a turn calls beside streams: the poller, the ways between threads.
 
-use core::net::SocketAddr;
-use std::fmt;
-use std::io::{self, IoSlice};
+use std::io;
 
 use auth::{Check, Unchecked, Wish};
 use base::{ConnectionId, ShardId};
-use broker::{CertificateName, ControlBusy, ControlRequest, Notice};
+use broker::{ControlBusy, ControlRequest, Notice};
+use stream::{Peer, Stream};
 
 use crate::letter::{Answers, Letter, ToLedger};
-
-/// The broker's end of a connection: two streams of bytes, neither of which ever blocks.
-pub trait Stream {
-    /// Reads bytes that have arrived, as many as `buffer` takes.
-    ///
-    /// # Errors
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) if there is nothing now, [`Interrupted`](io::ErrorKind::Interrupted) if
-    /// the call is to be repeated; any other error ends the connection.
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<Received>;
-
-    /// Whether a read would give anything but [`WouldBlock`](io::ErrorKind::WouldBlock): bytes, the end, or an error.
-    fn has_arrived(&mut self) -> bool;
-
-    /// Writes the pieces, in their order, or a part of them. Returns how many bytes were written.
-    ///
-    /// # Errors
-    /// As for [`read`](Self::read); [`WouldBlock`](io::ErrorKind::WouldBlock) if the stream takes nothing now.
-    fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
-
-    /// Writes what the stream has taken and still keeps for itself: an answer that a layer owes its peer, or the rest of a
-    /// record. A socket keeps nothing.
-    ///
-    /// # Errors
-    /// As for [`write`](Self::write).
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
-    /// Whether [`flush`](Self::flush) has something to write.
-    fn wants_write(&self) -> bool {
-        false
-    }
-
-    /// Whether a read costs much more than its bytes say, as one of a handshake does.
-    fn is_costly(&mut self) -> bool {
-        false
-    }
-
-    /// Whether the peer expects an answer to its end, or to what it did wrong, although nobody writes any more.
-    fn owes_goodbye(&self) -> bool {
-        false
-    }
-
-    /// Bytes of memory that the stream holds beyond its own size.
-    fn held_bytes(&self) -> usize {
-        0
-    }
-
-    /// The peer, if the stream has learned of another one than it was accepted with. Told once.
-    fn take_peer(&mut self) -> Option<Peer> {
-        None
-    }
-
-    /// The user name in the certificate that the peer has shown; `None` without a certificate, and without exactly one such
-    /// name in it.
-    fn certificate_name(&mut self, _name: CertificateName) -> Option<String> {
-        None
-    }
-
-    /// The channel binding of the connection (`tls-exporter` of RFC 9266); `None` without TLS 1.3.
-    fn channel_binding(&mut self) -> Option<[u8; 32]> {
-        None
-    }
-
-    /// Tells the peer that nothing more is written, behind what the stream still keeps. The peer may be gone already.
-    fn shut_down_write(&mut self);
-}
-
-/// The outcome of a read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Received {
-    /// Bytes that were read; 0 is the end of the stream.
-    pub bytes: usize,
-    /// There was nothing more to read: bytes that arrive from now on are announced anew, see [`Host::watch`].
-    pub is_drained: bool,
-}
 
 /// The outside of a shard beside its streams: the poller, the ways to other threads, random numbers, the log.
 pub trait Host {
@@ -162,39 +85,4 @@ pub trait LedgerHost {
 
     /// This number of further sessions has ended in the same turn for the same reason.
     fn more_ended_by_full_queues(&mut self, _sessions: u64) {}
-}
-
-/// The other end of a connection, as the log names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Peer {
-    /// An address and port of a network.
-    Inet(SocketAddr),
-    /// A process of this machine, with its user and process ids as far as the system tells them.
-    Process {
-        /// Number of its user.
-        uid: Option<u32>,
-        /// Number of the process.
-        pid: Option<u32>,
-    },
-    /// A connection of a simulated network.
-    Simulated(usize),
-}
-
-impl From<SocketAddr> for Peer {
-    fn from(address: SocketAddr) -> Self {
-        Self::Inet(address)
-    }
-}
-
-impl fmt::Display for Peer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Inet(address) => address.fmt(f),
-            Self::Process { uid: Some(uid), pid: Some(pid) } => write!(f, "unix:uid={uid},pid={pid}"),
-            Self::Process { uid: Some(uid), pid: None } => write!(f, "unix:uid={uid}"),
-            Self::Process { uid: None, .. } => f.write_str("unix"),
-            Self::Simulated(link) => write!(f, "link {link}"),
-        }
-    }
 }

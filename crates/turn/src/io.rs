@@ -6,11 +6,10 @@ use std::io;
 use std::sync::Arc;
 
 use auth::{Check, Unchecked, Wish};
-use base::{ConnectionId, Purpose, ShardId};
-use broker::{
-    CertificateName, ControlBusy, ControlRequest, Counters, Counts, Effects, Flush, Mail, Notice, Room,
-};
+use base::{CertificateName, ConnectionId, Purpose, ShardId};
+use broker::{ControlBusy, ControlRequest, Counters, Counts, Effects, Flush, Mail, Notice, Room};
 use protocol::Command;
+use stream::{Peer, Readiness, Stream};
 
 use crate::ask::Link;
 use crate::board::Board;
@@ -18,12 +17,11 @@ use crate::bounds::Bounds;
 use crate::census::Census;
 use crate::connection::{Connection, Connections, Phase};
 use crate::faults::Fault;
-use crate::host::{Host, Peer, Stream};
+use crate::host::Host;
 use crate::output::{Pool, Shared};
 use crate::parts::{InParts, Length};
 use crate::post::Post;
 use crate::ready::Ready;
-use crate::shard::Readiness;
 use crate::tracer::{Copying, Tracer};
 
 /// Wide fan-outs are written at most this many connections a turn; meanwhile their buffers grow, and

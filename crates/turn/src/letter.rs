@@ -6,11 +6,11 @@ use auth::Checked;
 use base::{Charge, ConnectionId, ShardId};
 use broker::{Admission, ControlAnswer, Dismissal, Settings};
 use protocol::{Command, Durability, Reply};
+use stream::Peer;
 
 use crate::ask::{AskLedger, AskShard};
 use crate::batch::Batch;
 use crate::census::AskCensus;
-use crate::host::Peer;
 use crate::trace::Trace;
 
 /// A letter to a shard.

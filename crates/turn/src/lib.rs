@@ -12,7 +12,7 @@
 //!
 //! A turn of the ledger carries out the commands of the shards and posts its replies ([`LedgerLoop`]).
 //!
-//! The caller supplies the rest: [`Stream`] is a connection, [`Host`] and [`LedgerHost`] are the ways to other threads,
+//! The caller supplies the rest: [`Stream`](stream::Stream) is a connection, [`Host`] and [`LedgerHost`] are the ways to other threads,
 //! the poller and the log. `net` implements them with sockets and threads, the simulator with a network, a clock and a
 //! scheduler under one seed. Both run the code of this crate.
 
@@ -49,7 +49,7 @@ mod trace;
 mod tracer;
 mod way;
 
-pub use broker::{CertificateName, Dismissal};
+pub use broker::Dismissal;
 
 pub use crate::ask::{AskLedger, AskShard, Link, ShardAnswer};
 pub use crate::batch::Batch;
@@ -58,11 +58,11 @@ pub use crate::bounds::Bounds;
 pub use crate::census::{AskCensus, CensusAnswer, CensusList, Ranked, Ranking};
 #[cfg(feature = "faults")]
 pub use crate::faults::{Fault, plant};
-pub use crate::host::{Host, LedgerHost, Peer, Received, Stream};
+pub use crate::host::{Host, LedgerHost};
 pub use crate::io::Io;
 pub use crate::ledger::LedgerLoop;
 pub use crate::letter::{Accepted, Answers, Letter, Limits, Note, ToLedger};
-pub use crate::shard::{Readiness, ShardLoop};
+pub use crate::shard::ShardLoop;
 pub use crate::trace::{COPIES, RECORD_BYTES, Trace, TraceEvent, TraceRecord, TraceSubject};
 
 /// How long a thread may sleep before its next turn.

@@ -5,8 +5,7 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use base::{Budget, Charge, Purpose};
-
-use crate::host::Stream;
+use stream::Stream;
 
 /// One piece is at most this large, so that a growing backlog is never moved in memory.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -211,7 +210,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::Received;
+    use stream::Received;
 
     /// Takes at most `room` bytes a call, then would block.
     struct Trickle {

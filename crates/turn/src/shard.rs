@@ -6,13 +6,14 @@ use std::sync::Arc;
 use base::{ConnectionId, Now};
 use broker::{Cause, Counts, Dismissal, Shard};
 use protocol::Reply;
+use stream::{Readiness, Received, Stream};
 
 use crate::Sleep;
 use crate::ask::{self, ShardAnswer};
 use crate::connection::Phase;
 use crate::departure::Departures;
 use crate::faults::Fault;
-use crate::host::{Host, Received, Stream};
+use crate::host::Host;
 use crate::io::Io;
 use crate::letter::{Accepted, Letter, Limits, Note};
 use crate::pile::{Piece, Pile};
@@ -27,19 +28,6 @@ const STEPS_PER_TURN: u64 = 8_192;
 const COSTLY_READS_PER_TURN: usize = 8;
 /// After the last goodbye the slowest client has this long to take it.
 const GOODBYE_MS: u64 = 2_000;
-
-/// A change of a stream, as the poller reports it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Readiness {
-    /// Bytes have arrived, or the peer has closed its direction.
-    pub readable: bool,
-    /// The stream takes bytes again.
-    pub writable: bool,
-    /// The peer has closed its direction, or the stream has failed.
-    pub ending: bool,
-    /// The stream has failed, as after a reset: nobody reads an answer any more. A stream may fail without this.
-    pub failed: bool,
-}
 
 /// The event loop of a shard.
 ///

@@ -9,10 +9,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use auth::Whom;
 use base::{Budget, Charge, ConnectionId, Purpose, ShardId};
+use stream::Peer;
 use topic::{TopicFilterBuf, TopicName, TopicNameBuf};
 use wire::{Role, Version};
-
-use crate::host::Peer;
 
 /// The part of a record beside its bytes, as it counts against the limit of a trace.
 pub const RECORD_BYTES: usize = 256;

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use auth::{Suspect, Whom};
 use base::{ConnectionId, ShardId};
 use broker::{Notice, Shard};
+use stream::Peer;
 use topic::TopicName;
 use wire::{Decoded, Limits, Packet, Role, decode};
 
 use crate::connection::{Connection, Connections};
-use crate::host::{Host, Peer};
+use crate::host::Host;
 use crate::io::Io;
 use crate::packets;
 use crate::trace::{Trace, TraceEvent, TraceSubject};

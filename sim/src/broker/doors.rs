@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use base::ShardId;
 use broker::{Admission, Entry};
-use turn::{Accepted, Board, Peer};
+use stream::Peer;
+use turn::{Accepted, Board};
 
 use super::outside::Socket;
 use crate::configuration::Rules;

@@ -6,7 +6,8 @@ use std::io::{self, IoSlice};
 use auth::{Check, Unchecked, Wish, Workspace};
 use base::{ConnectionId, ShardId};
 use broker::Notice;
-use turn::{Answers, Host, LedgerHost, Letter, Note, Peer, Received, Stream, ToLedger};
+use stream::{Peer, Received, Stream};
+use turn::{Answers, Host, LedgerHost, Letter, Note, ToLedger};
 use wire::ReasonCode;
 
 use crate::network::{LinkId, Network, Read};

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use base::{ConnectionId, Now, ShardId};
 use broker::{Counters, Shard};
-use turn::{Accepted, Board, Bounds, Host, Io, Note, Peer, Readiness, ShardLoop, Sleep};
+use stream::{Peer, Readiness};
+use turn::{Accepted, Board, Bounds, Host, Io, Note, ShardLoop, Sleep};
 
 use super::doors::Doors;
 use super::outside::{Addressed, Outside, Socket};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use auth::{Access, Checked, PasswordHash, Permissions, Realms, Scheme, Unchecked, Users};
-use base::{Budget, ConnectionId, Purpose, Realm};
-use broker::{Admission, CertificateName, Entry, Naming};
+use base::{Budget, CertificateName, ConnectionId, Purpose, Realm};
+use broker::{Admission, Entry, Naming};
 use protocol::Durability;
 use session::Settings;
 use wire::{Binary, Connect, Qos, SubscribeProperties, SubscriptionOptions, Version};

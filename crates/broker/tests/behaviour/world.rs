@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use auth::{Bans, Check, Checked, Guard, Realms, Unchecked, Whom, Wish, Wished, Workspace};
-use base::{Budget, Charge, ConnectionId, Now, Purpose, ShardId, SpanMark, SpanSettings, Subscriber};
-use broker::{
-    Admission, Cause, CertificateName, Counters, Effects, Flush, Mail, Notice, Parties, Room, Run, Shard,
-    Totals,
+use base::{
+    Budget, CertificateName, Charge, ConnectionId, Now, Purpose, ShardId, SpanMark, SpanSettings, Subscriber,
 };
+use broker::{Admission, Cause, Counters, Effects, Flush, Mail, Notice, Parties, Room, Run, Shard, Totals};
 use index::{Subscriptions, Target};
 use ledger::{Ledger, Lsn, Progress, Record, Refusal};
 use protocol::{Command, Durability, Reply};

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use base::ConnectionId;
+use base::{CertificateName, ConnectionId};
 use bytes::Bytes;
 use quinn_proto::{
     Connection, ConnectionError, ConnectionEvent, Dir, Event, StreamEvent, TransportError,
     TransportErrorCode, VarInt, WriteError,
 };
 use rustls::pki_types::{CertificateDer, UnixTime};
-use turn::{CertificateName, Readiness, Received, Stream};
+use stream::{Readiness, Received, Stream};
 
 use super::door::{Begun, Handshake};
 use super::streams::{End, Streams};

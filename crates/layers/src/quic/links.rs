@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use base::ConnectionId;
 use quinn_proto::{ConnectionEvent, ConnectionHandle, EndpointEvent, Transmit};
-use turn::Readiness;
+use stream::Readiness;
 
 use super::door::Begun;
 use super::link::{Link, QuicStream, Touched, lock};

@@ -15,7 +15,7 @@ use quinn_proto::{
 };
 use rustls::RootCertStore;
 use rustls::pki_types::PrivateKeyDer;
-use turn::{Readiness, Received, Stream as _};
+use stream::{Readiness, Received, Stream as _};
 
 use super::door::{Arrival, Datagram, Door};
 use super::links::{Links, Name, Outside};

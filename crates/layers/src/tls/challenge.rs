@@ -78,7 +78,7 @@ mod tests {
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
     use rustls::version::{TLS12, TLS13};
     use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
-    use turn::Stream as _;
+    use stream::Stream as _;
 
     use super::super::{Authorities, ClientCertificates, Current, Settings};
     use super::*;

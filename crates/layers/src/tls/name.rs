@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
-use turn::CertificateName;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::der_parser::asn1_rs::Oid;
 use x509_parser::oid_registry as oids;
+
+use base::CertificateName;
 
 /// The common name in a certificate in DER. `None` if there is not exactly one, or it is empty or has a NUL.
 #[must_use]

@@ -6,7 +6,7 @@ use base::Now;
 
 use crate::gauges::add;
 use crate::publishing::Publishing;
-use crate::record::extent::count_within;
+use crate::record::count_within;
 use crate::record::{Effects, Record};
 
 /// Maximum number of retained messages that one search visits.

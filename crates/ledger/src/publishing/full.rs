@@ -8,7 +8,7 @@ use base::{Member, QueueId};
 
 use crate::publishing::Publishing;
 use crate::publishing::publish::post_ended;
-use crate::record::extent::count_within;
+use crate::record::count_within;
 use crate::record::{Effects, Record};
 
 /// The most members that are ended with one group of records.

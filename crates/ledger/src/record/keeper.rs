@@ -5,7 +5,7 @@ use std::sync::Arc;
 use protocol::{Durability, Instruments};
 
 use crate::record::fetch::{Fetched, Wanted};
-use crate::record::{Address, Incarnation, Lsn, MessageId, Record, Refusal};
+use crate::record::{Address, Lsn, Needs, Record, Refusal};
 
 /// Keeps the records of a ledger in the order in which they are committed, and hands them back when the space of old ones
 /// is wanted. Nothing here waits for a disk.
@@ -95,9 +95,6 @@ pub enum RecordRoom {
     /// There will be more soon, and not even what frees space may come before: what is left is for copies.
     None,
 }
-
-/// Whether a queue still needs a message that was put into it.
-pub type Needs<'a> = &'a mut dyn FnMut(Incarnation, MessageId) -> bool;
 
 /// How far a [`Keeper`] has come.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -53,8 +53,8 @@ mod tests {
     use base::{Budget, Purpose, ShardId};
 
     use super::*;
+    use crate::record::Needs;
     use crate::record::keeper::InMemory;
-    use crate::record::keeper::Needs;
     use crate::record::{Lsn, Progress, Refusal};
     use crate::settings::Settings;
     use protocol::Reply;

@@ -13,7 +13,7 @@ use crate::gauges::add;
 use crate::lines::group::Begun;
 use crate::lines::session::{Live, Online, Session, Unfinished};
 use crate::lines::{Line, Owner};
-use crate::record::extent::count_within;
+use crate::record::count_within;
 use crate::record::{Effects, Record};
 use crate::replies::Answer;
 use crate::sessions::SessionWork;

@@ -6,7 +6,8 @@ use std::time::Instant;
 use base::{Budget, Purpose, ShardId};
 use broker::{Counters, Counts};
 use layers::quic::{Arrival, Begun, ConnectionEvent, ConnectionHandle, Door, EndpointEvent, Name, Transmit};
-use turn::{Board, Peer};
+use stream::Peer;
+use turn::Board;
 
 use super::mail::{Delivery, Letter, Mail};
 use super::socket::{Udp, peer};

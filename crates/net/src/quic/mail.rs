@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use base::Charge;
 use broker::{Admission, Dismissal};
 use layers::quic::{Begun, ConnectionEvent, EndpointEvent, Name};
-use turn::Peer;
+use stream::Peer;
 
 use crate::inbox::{Inbox, Wake};
 

@@ -7,9 +7,9 @@ use auth::{
     TokenCheck, TokenKeys, TokenProblem, TokenRules, Tokens, UserService, UserSource, Users, Verdict,
     Voucher, Wish,
 };
+use stream::Peer;
 
 use base::{ConnectionId, ShardId};
-use turn::Peer;
 
 use super::*;
 

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use auth::{Check, Checked, Origin, Wish, Wished};
 use base::{ConnectionId, ShardId};
-use turn::Peer;
+use stream::Peer;
 
 /// Number of waiting passwords from which the newest goes first. Two threads need more than half a second for so many, and
 /// whoever waits for seconds gives up: the oldest first would then serve nobody in time.

@@ -18,9 +18,10 @@ use std::sync::Arc;
 
 use base::ConnectionId;
 use broker::{Mount, Notice, Shard};
+use stream::Peer;
 use wire::{Decoded, Limits, Packet, PublishTopic, Version, decode};
 
-use crate::host::{Host, Peer};
+use crate::host::Host;
 use crate::io::Io;
 use crate::packets::{self, PUBLISH};
 use sketch::Sketch;

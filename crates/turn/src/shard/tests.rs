@@ -8,12 +8,12 @@ use broker::Effects as _;
 use index::Subscriptions;
 use protocol::{Claimed, Command, Durability};
 use session::Settings;
+use stream::Peer;
 
 use super::*;
 use crate::board::Board;
 use crate::bounds::Bounds;
 use crate::double::{Double, Pipe};
-use crate::host::Peer;
 use crate::letter::{Answers, ToLedger};
 
 mod census;

@@ -2,7 +2,7 @@
 
 use std::io::{self, IoSlice};
 
-use crate::host::{Received, Stream};
+use stream::{Received, Stream};
 
 /// A stream that copies what it has written.
 pub(crate) struct Copying<'a, S> {

@@ -10,12 +10,13 @@ use std::sync::Arc;
 
 use base::ConnectionId;
 use broker::Shard;
+use stream::Peer;
 use topic::TopicName;
 use wire::{Decoded, Limits, Packet, PublishTopic, Role, TopicAlias, Version, decode};
 
 use super::{NAME_BYTES_MAX, Tracer, named};
 use crate::connection::Connection;
-use crate::host::{Host, Peer};
+use crate::host::Host;
 use crate::io::Io;
 use crate::packets::{self, PUBLISH};
 use crate::trace::{TraceEvent, TraceRecord};

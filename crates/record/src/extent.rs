@@ -80,13 +80,3 @@ fn granted(granted: &Granted) -> usize {
 fn body(message: &Message) -> usize {
     BYTE + message.publisher().map_or(0, text) + NUMBER + 3 * LENGTH + message.size_bytes()
 }
-
-/// How many of the first items take at most `bytes_max` together, given what each takes; one at least.
-pub(crate) fn count_within(each: impl Iterator<Item = usize>, bytes_max: usize) -> usize {
-    let mut bytes = 0;
-    let fits = |item: &usize| {
-        bytes += item;
-        bytes <= bytes_max
-    };
-    each.take_while(fits).count().max(1)
-}
