@@ -96,6 +96,12 @@ impl Fate {
         }
     }
 
+    /// The fate of a message that its client has answered to the end.
+    #[must_use]
+    pub fn answered(reason: ReasonCode) -> Self {
+        if reason.is_error() { Self::Refused(reason) } else { Self::Acknowledged }
+    }
+
     /// Whether another fate may follow.
     #[must_use]
     pub fn is_open(&self) -> bool {
@@ -121,16 +127,21 @@ pub struct FateOf<'a> {
 }
 
 impl<'a> FateOf<'a> {
+    /// A message of which nothing but its QoS is known.
+    #[must_use]
+    pub fn unknown(qos: Qos) -> Self {
+        Self { publisher: None, topic: None, qos, payload_bytes: None, key: None, packet_id: None }
+    }
+
     /// A stored message at this QoS, which the thread knows by `key`.
     #[must_use]
     pub fn message(message: &'a Message, qos: Qos, key: Option<u64>) -> Self {
         Self {
             publisher: message.publisher(),
             topic: Some(message.topic().as_str()),
-            qos,
             payload_bytes: Some(message.payload().len()),
             key,
-            packet_id: None,
+            ..Self::unknown(qos)
         }
     }
 

@@ -188,10 +188,10 @@ pub struct SessionFacts {
 impl Ledger {
     /// Answers a question, or carries out an order.
     pub fn ask(&mut self, question: Question, now: Now, to: &mut impl Effects) -> Answer {
-        self.lines.noting.now = now;
+        self.lines.fates.now = now;
         match question {
             Question::Ping => Answer::Pong,
-            Question::Fates(ask) => Answer::Fates(self.lines.noting.ask(&ask, now)),
+            Question::Fates(ask) => Answer::Fates(self.lines.fates.ask(&ask, now)),
             Question::Client { client_id } => Answer::Client(self.answer_client(&client_id, now)),
             Question::Sessions { from_slot } => {
                 let (lines, next) = self.lines.in_slots(from_slot, LINES_PER_ANSWER);

@@ -10,7 +10,7 @@ use crate::Ledger;
 use crate::gauges::add;
 use crate::record::{Effects, WillFate};
 use crate::replies::Answer;
-use crate::sessions::claims::{Claimant, Gone, Outcome};
+use crate::sessions::claims::{Claimant, Claiming, Gone};
 use crate::sessions::wills::DueWill;
 
 impl Ledger {
@@ -27,8 +27,8 @@ impl Ledger {
         }
         match self.sessions.claims.claim(Claimant { shard: from, claim }) {
             // Rule 8 of `protocol::order`: the newcomer waits until the holder has left.
-            Outcome::Evict(place) => to.post(place.shard, Reply::Evict { connection: place.connection }),
-            Outcome::Free(claimant) => self.grant(claimant, now, to),
+            Claiming::Evict(place) => to.post(place.shard, Reply::Evict { connection: place.connection }),
+            Claiming::Free(claimant) => self.grant(claimant, now, to),
         }
     }
 

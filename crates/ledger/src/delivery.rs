@@ -7,8 +7,6 @@ mod expired;
 pub(crate) mod feed;
 mod share;
 
-use protocol::Gauges;
-
 use crate::bodies::Bodies;
 use crate::delivery::feed::Turns;
 use crate::lines::Lines;
@@ -28,5 +26,4 @@ pub(crate) struct Delivery<'a> {
     pub(crate) turns: &'a mut Turns,
     /// Nothing is fed before: there was no space for the records.
     pub(crate) stalled_until_ms: &'a mut Option<u64>,
-    pub(crate) gauges: &'a Gauges,
 }

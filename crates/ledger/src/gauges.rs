@@ -12,9 +12,3 @@ pub(crate) fn subtract(counter: &AtomicUsize, by: usize) {
     debug_assert!(before >= by, "nothing is taken away that was not there");
     counter.store(before.wrapping_sub(by), Ordering::Relaxed);
 }
-
-/// Moves this amount from one level or counter to another.
-pub(crate) fn shift(from: &AtomicUsize, to: &AtomicUsize, by: usize) {
-    subtract(from, by);
-    add(to, by);
-}

@@ -59,7 +59,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use base::{Budget, Now, Place, Purpose, ShardId, Tally};
+use base::{Budget, Fate, Now, Place, Purpose, ShardId, Tally};
 use index::Subscriptions;
 use protocol::{Command, Delivered, Gauges};
 use topic::TopicFilter;
@@ -84,7 +84,6 @@ pub use settings::{QueueFull, Settings, Units};
 
 use bodies::Bodies;
 use delivery::Delivery;
-use delivery::acknowledge::Outcome;
 use delivery::feed::Turns;
 use lines::Lines;
 use publishing::Publishing;
@@ -173,8 +172,7 @@ impl Ledger {
     /// and once more if it is retained.
     #[must_use]
     pub fn live_bytes(&self) -> usize {
-        let read = |gauge: &std::sync::atomic::AtomicUsize| gauge.load(Ordering::Relaxed);
-        let places = (read(&self.gauges.queued) + read(&self.gauges.in_flight)) * QUEUED_BYTES;
+        let places = self.lines.fates.places() * QUEUED_BYTES;
         self.bodies.live.bytes()
             + places
             + self.lines.name_bytes()
@@ -208,11 +206,16 @@ impl Ledger {
                 self.delivery().received(from, origin, packet_id, now, to);
             }
             Command::Acknowledged { what, connection, reason } => {
-                self.delivery().acknowledged(Place { shard: from, connection }, what, reason.into(), to);
+                self.delivery().acknowledged(
+                    Place { shard: from, connection },
+                    what,
+                    Fate::answered(reason),
+                    to,
+                );
             }
             Command::Expired { group, entry, connection } => {
                 let what = Delivered::Group { group, entry };
-                self.delivery().acknowledged(Place { shard: from, connection }, what, Outcome::Expired, to);
+                self.delivery().acknowledged(Place { shard: from, connection }, what, Fate::Expired, to);
             }
             Command::Sent { group, entry, connection } => {
                 self.delivery().sent(Place { shard: from, connection }, group, entry, to);
@@ -339,8 +342,7 @@ impl Ledger {
 
     /// Tells the account what is held by now.
     fn settle_account(&mut self) {
-        let read = |gauge: &std::sync::atomic::AtomicUsize| gauge.load(Ordering::Relaxed);
-        let places = (read(&self.gauges.queued) + read(&self.gauges.in_flight)) * PLACE_BYTES;
+        let places = self.lines.fates.places() * PLACE_BYTES;
         let sessions = self.lines.size_bytes() + self.sessions.claims.len() * CLIENT_BYTES;
         self.tally.set(Purpose::Places, places + self.retained.places_bytes());
         self.tally.set(Purpose::Sessions, sessions);
@@ -390,7 +392,7 @@ impl Ledger {
 
     /// Notes the time of a call, and whether the process was absent before it.
     fn look_at_clock(&mut self, now: Now) {
-        self.lines.noting.now = now;
+        self.lines.fates.now = now;
         if let Some(seen_ms) = self.lines.patience_clock.see(now) {
             let awaited_ms = if self.has_work() { Some(seen_ms) } else { self.poll_timeout() };
             let late_ms = awaited_ms.map_or(0, |at_ms| now.monotonic_ms.saturating_sub(at_ms.max(seen_ms)));
@@ -415,9 +417,8 @@ impl Ledger {
     }
 
     fn delivery(&mut self) -> Delivery<'_> {
-        let Self { settings, sessions, lines, bodies, replies, cursors, turns, .. } = self;
-        let (stalled_until_ms, gauges) = (&mut self.stalled_until_ms, &*self.gauges);
-        Delivery { settings, sessions, lines, bodies, replies, cursors, turns, stalled_until_ms, gauges }
+        let Self { settings, sessions, lines, bodies, replies, cursors, turns, stalled_until_ms, .. } = self;
+        Delivery { settings, sessions, lines, bodies, replies, cursors, turns, stalled_until_ms }
     }
 
     fn copying(&mut self) -> Copying<'_> {

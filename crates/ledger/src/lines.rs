@@ -21,15 +21,14 @@ mod table;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use base::{Message, Now, Place, Principal, QueueId};
+use base::{Fate, Message, Now, Place, Principal, QueueId};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use index::Subscriptions;
 use protocol::Gauges;
 
-use crate::gauges::add;
 use crate::lines::brake::{Growth, Mark, PatienceClock};
-use crate::lines::fates::Noting;
+use crate::lines::fates::{LineFates, MessageAt, Whereabouts};
 use crate::lines::group::{Filters, Group, Inherited};
 use crate::lines::members::Deciding;
 use crate::lines::outputs::FullMembers;
@@ -86,7 +85,7 @@ pub(crate) struct Lines {
     pub(crate) full_groups: VecDeque<QueueId>,
     pub(crate) full_members: FullMembers,
     pub(crate) sweep: Sweep,
-    pub(crate) noting: Noting,
+    pub(crate) fates: LineFates,
     pub(crate) gauges: Arc<Gauges>,
 }
 
@@ -152,10 +151,10 @@ impl Line {
     }
 
     /// Takes the oldest of those out that were never sent.
-    pub(crate) fn drop_oldest(&mut self) -> Option<Entry> {
+    pub(crate) fn drop_oldest(&mut self) -> Option<(MessageId, Entry)> {
         let (id, entry) = self.queue.pop()?;
         self.forget(id, &entry);
-        Some(entry)
+        Some((id, entry))
     }
 
     fn forget(&mut self, id: MessageId, entry: &Entry) {
@@ -251,7 +250,7 @@ impl Lines {
             full_groups: VecDeque::new(),
             full_members: FullMembers::default(),
             sweep: Sweep::default(),
-            noting: Noting::default(),
+            fates: LineFates::new(Arc::clone(&gauges)),
             gauges,
         }
     }
@@ -286,14 +285,19 @@ impl Lines {
         self.table.find_mut(id)?.group_mut()
     }
 
-    /// The line of a group, and one of its members.
+    /// A line, and the fates of its messages.
+    pub(crate) fn find_with_fates(&mut self, id: QueueId) -> Option<(&mut Line, &mut LineFates)> {
+        Some((self.table.find_mut(id)?, &mut self.fates))
+    }
+
+    /// The line of a group, one of its members, and the fates of messages.
     pub(crate) fn group_and_member(
         &mut self,
         group: QueueId,
         member: QueueId,
-    ) -> Option<(&mut Line, &mut Session)> {
+    ) -> Option<(&mut Line, &mut Session, &mut LineFates)> {
         let (group, member) = self.table.find_two(group, member)?;
-        Some((group, member.session_mut()?))
+        Some((group, member.session_mut()?, &mut self.fates))
     }
 
     /// The line that records name so.
@@ -416,8 +420,7 @@ impl Lines {
     }
 
     /// Asks for the entry of a queue with the news whether its message need not be in memory. Returns whether there is
-    /// the queue; otherwise the message is nowhere, and not counted.
-    #[must_use]
+    /// the queue.
     pub(crate) fn push(
         &mut self,
         queue: QueueId,
@@ -425,8 +428,11 @@ impl Lines {
         message: &Message,
         entry: impl FnOnce(bool) -> Entry,
     ) -> bool {
-        let (expires, bytes) = (message.expires_unix_ms().is_some(), message.size_bytes());
-        let Some(line) = self.find_mut(queue) else { return false };
+        let Some(line) = self.table.find_mut(queue) else {
+            // Its group has lost the last member because of this very message.
+            self.fates.count(Whereabouts::Outside, (1, 0), &Fate::SessionEnded);
+            return false;
+        };
         let takes = |owner: &Owner| match owner {
             Owner::Session(session) => session.online.is_some(),
             Owner::Group(group) => group.has_turns(),
@@ -434,13 +440,14 @@ impl Lines {
         // A key-ordered group needs the message itself to find its lane: it stays in memory.
         let is_next = line.group().is_some_and(|group| group.lanes.is_some())
             || (takes(&line.owner) && line.queue.is_near());
-        line.push(id, entry(!is_next));
+        let entry = entry(!is_next);
+        let at = MessageAt::Coming { message, qos: entry.qos(), id: Some(id) };
+        self.fates.decided(&line.owner, at, Fate::Queued);
+        line.push(id, entry);
         let has_reader = takes(&line.owner);
-        if expires {
+        if message.expires_unix_ms().is_some() {
             self.sweep.add(queue);
         }
-        add(&self.gauges.queued, 1);
-        add(&self.gauges.queued_bytes, bytes);
         if has_reader {
             self.is_ready(queue);
         }

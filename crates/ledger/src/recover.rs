@@ -232,13 +232,8 @@ impl Replay {
 
     fn account(&mut self, id: QueueId) {
         let line = self.ledger.lines.find(id).expect("it was read");
-        let gauges = &self.ledger.gauges;
-        let in_flight = line.session().map_or(0, |session| session.in_flight.len());
-        add(&gauges.sessions, usize::from(line.session().is_some()));
-        add(&gauges.in_flight, in_flight);
-        add(&gauges.queued, line.queue.len());
-        add(&gauges.queued_bytes, line.queue.bytes());
-        add(&gauges.routed, in_flight + line.queue.len());
+        add(&self.ledger.gauges.sessions, usize::from(line.session().is_some()));
+        self.ledger.lines.fates.restored(line);
         if line.queue.expiring() > 0 {
             self.ledger.lines.sweep.add(id);
         }

@@ -17,13 +17,13 @@ use std::borrow::Cow;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use base::{Fate, FateOf, Message, Now, QueueId, Subscriber};
+use base::{Fate, Message, Now, QueueId, Subscriber};
 use topic::TopicFilter;
 
 use crate::Ledger;
 use crate::ask::queues::{LOOKED_AT, QueueOwner, Window};
-use crate::gauges::{add, subtract};
 use crate::lines::Owner;
+use crate::lines::fates::MessageAt;
 use crate::lines::room::QueueRoom;
 use crate::queue::entry::Keeping;
 use crate::record::{Effects, Granted, MessageId, Queued, Record};
@@ -91,8 +91,8 @@ pub enum Stopped {
     NotRecorded,
 }
 
-/// The fate of one message.
-enum Outcome {
+/// Whether a message has moved, and why not.
+enum Verdict {
     Moved,
     /// The message is not meant, has expired, or may not wait.
     Passed,
@@ -132,10 +132,10 @@ impl Ledger {
         let mut last = order.after;
         for message in &messages {
             match self.move_one(Passage { source, target, filter }, *message, now, to) {
-                Ok(Outcome::Moved) => piece.messages += 1,
-                Ok(Outcome::Passed) => {}
-                Ok(Outcome::Unreadable) => piece.unreadable += 1,
-                Ok(Outcome::Denied) => piece.denied += 1,
+                Ok(Verdict::Moved) => piece.messages += 1,
+                Ok(Verdict::Passed) => {}
+                Ok(Verdict::Unreadable) => piece.unreadable += 1,
+                Ok(Verdict::Denied) => piece.denied += 1,
                 Err(stopped) => {
                     (piece.next, piece.stopped) = (last, Some(stopped));
                     break;
@@ -158,19 +158,19 @@ impl Ledger {
         id: MessageId,
         now: Now,
         to: &mut impl Effects,
-    ) -> Result<Outcome, Stopped> {
+    ) -> Result<Verdict, Stopped> {
         let Passage { source, target, filter } = passage;
-        let Some(message) = self.bodies.seen(&self.lines, source, id) else { return Ok(Outcome::Unreadable) };
+        let Some(message) = self.bodies.seen(&self.lines, source, id) else { return Ok(Verdict::Unreadable) };
         let line = self.lines.find(source).expect("it was found above");
         let entry = line.find(id).expect("it was found in the window");
         if filter.is_some_and(|filter| !filter.matches(message.topic())) || entry.is_expired(now) {
-            return Ok(Outcome::Passed);
+            return Ok(Verdict::Passed);
         }
         if !self.may_receive(target, &message) {
-            return Ok(Outcome::Denied);
+            return Ok(Verdict::Denied);
         }
         if !self.finds_room(target, &message)? {
-            return Ok(Outcome::Passed);
+            return Ok(Verdict::Passed);
         }
         // In a group, a message waits as it was published: what one session was granted says nothing about another.
         let is_of_session = line.session().is_some();
@@ -183,14 +183,10 @@ impl Ledger {
         self.take_moved(source, id, &message);
         let address = self.bodies.address_if_full(&message, self.settings.queued_bytes_in_memory, to);
         let keeping = Keeping::new(&message, 1, Some(self.bodies.live), address);
-        if self.lines.noting.is_on() {
-            let of = FateOf::message(&message, granted.qos, Some(new_id.0));
-            self.lines.note_fate(target, of, Fate::Queued);
-        }
         let entry = |stays_away| keeping.one(granted, true, stays_away);
         let is_there = self.lines.push(target, new_id, &message, entry);
         assert!(is_there, "a move ends no session and no group");
-        Ok(Outcome::Moved)
+        Ok(Verdict::Moved)
     }
 
     /// Records that a message waits in another queue, under a new number.
@@ -221,16 +217,12 @@ impl Ledger {
     }
 
     /// Takes a message out of its old queue, after that was recorded.
-    fn take_moved(&mut self, source: QueueId, id: MessageId, message: &Message) {
+    fn take_moved(&mut self, source: QueueId, id: MessageId, message: &Arc<Message>) {
         let line = self.lines.find_mut(source).expect("it was found above");
-        let entry = line.take(id).expect("it was there when this was recorded");
-        if self.lines.noting.is_on() {
-            let of = FateOf::message(message, entry.qos(), Some(id.0));
-            self.lines.note_fate(source, of, Fate::Moved);
-        }
-        subtract(&self.gauges.queued, 1);
-        subtract(&self.gauges.queued_bytes, entry.size_bytes());
-        add(&self.gauges.moved_by_operator, 1);
+        let mut entry = line.take(id).expect("it was there when this was recorded");
+        // Its record for an operator has its topic, also if it was on disk alone.
+        entry.bring(Arc::clone(message));
+        self.lines.decided(source, MessageAt::Waiting { id, entry: &entry, packet_id: None }, Fate::Moved);
     }
 
     /// Whether a queue gets a message. A message that may not wait stays where a client may be about to get it.

@@ -20,9 +20,8 @@ use topic::TopicFilter;
 use wire::Qos;
 
 use crate::Ledger;
-use crate::gauges::{add, shift, subtract};
 use crate::lines::Line;
-use crate::lines::fates::of_entry;
+use crate::lines::fates::MessageAt;
 use crate::record::{Effects, MessageId, Record};
 
 /// Maximum number of places in a window, whose messages are looked at.
@@ -207,12 +206,8 @@ impl Ledger {
         for message in messages {
             let line = self.lines.find_mut(id).expect("it was found above");
             let entry = line.take(*message).expect("it was found in the window");
-            if self.lines.noting.is_on() {
-                self.lines.note_fate(id, of_entry(*message, &entry), Fate::Discarded);
-            }
-            shift(&self.gauges.queued, &self.gauges.discarded, 1);
-            add(&self.gauges.discarded_by_operator, 1);
-            subtract(&self.gauges.queued_bytes, entry.size_bytes());
+            let at = MessageAt::Waiting { id: *message, entry: &entry, packet_id: None };
+            self.lines.decided(id, at, Fate::Discarded);
         }
         self.cursors.unpark(&mut self.lines, &self.settings, id);
         // A message that has gone may have been on its way from the disk, and those behind it were not asked for.

@@ -4,67 +4,29 @@ use base::{Fate, Now, Place, QueueId, ShardId, Ticket};
 use wire::{PacketId, Qos, ReasonCode};
 
 use crate::delivery::Delivery;
-use crate::gauges::shift;
+use crate::lines::fates::MessageAt;
 use crate::queue::entry::Entry;
 use crate::queue::in_flight::State;
 use crate::record::{Effects, MessageId, Record};
 use crate::replies::Answer;
 use protocol::{Delivered, Origin, Reply};
 
-/// How an exchange ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Accepted,
-    /// The client has said so, with 0x80 or more.
-    Refused(ReasonCode),
-    /// The message was never written.
-    Expired,
-}
-
-impl Outcome {
-    fn fate(self) -> Fate {
-        match self {
-            Self::Accepted => Fate::Acknowledged,
-            Self::Refused(reason) => Fate::Refused(reason),
-            Self::Expired => Fate::Expired,
-        }
-    }
-}
-
-impl From<ReasonCode> for Outcome {
-    fn from(reason: ReasonCode) -> Self {
-        if reason.is_error() { Self::Refused(reason) } else { Self::Accepted }
-    }
-}
-
 impl Delivery<'_> {
-    /// The end of an exchange with a subscriber.
-    pub(crate) fn acknowledged(
-        &mut self,
-        place: Place,
-        what: Delivered,
-        outcome: Outcome,
-        to: &mut impl Effects,
-    ) {
+    /// The end of an exchange with a subscriber, which has answered, or whose message has expired unsent.
+    pub(crate) fn acknowledged(&mut self, place: Place, what: Delivered, fate: Fate, to: &mut impl Effects) {
         match what {
             Delivered::Session { queue, packet_id } if self.lines.is_on(queue, place) => {
-                self.finish(queue, packet_id, outcome, to);
+                self.finish(queue, packet_id, fate, to);
             }
             Delivered::Session { .. } => {}
             Delivered::Group { group, entry } => {
-                self.acknowledged_share(place, group, MessageId(entry.0), outcome, to);
+                self.acknowledged_share(place, group, MessageId(entry.0), fate, to);
             }
         }
     }
 
     /// Ends an exchange with a session.
-    pub(crate) fn finish(
-        &mut self,
-        id: QueueId,
-        packet_id: PacketId,
-        outcome: Outcome,
-        to: &mut impl Effects,
-    ) {
+    pub(crate) fn finish(&mut self, id: QueueId, packet_id: PacketId, fate: Fate, to: &mut impl Effects) {
         let session = self.lines.session(id).expect("the session that answers is there");
         // A client may acknowledge what it was never sent.
         let Some(exchange) = session.in_flight.find(packet_id) else { return };
@@ -72,7 +34,7 @@ impl Delivery<'_> {
         let finished = session.incarnation().map(|session| Record::Finished { session, packet_id });
         let record = match &exchange.state {
             // Only PUBREC goes on from here.
-            State::Own(_, entry) if entry.qos() == Qos::ExactlyOnce && outcome == Outcome::Accepted => {
+            State::Own(_, entry) if entry.qos() == Qos::ExactlyOnce && fate == Fate::Acknowledged => {
                 return;
             }
             State::Own(_, entry) => finished.filter(|_| entry.is_recorded()),
@@ -91,18 +53,13 @@ impl Delivery<'_> {
             let _ = self.replies.reason(refusal);
             return;
         }
-        self.lines.note_answer(id, packet_id, outcome.fate());
         let weight = self.lines.mark.weight(bytes);
-        let line = self.lines.find_mut(id).expect("the session was there before this was recorded");
+        let (line, fates) =
+            self.lines.find_with_fates(id).expect("the session was there before this was recorded");
+        fates.decided(&line.owner, MessageAt::UnderWay { packet_id, bytes }, fate);
         let session = line.session_mut().expect("it is a session");
         let exchange = session.in_flight.remove(packet_id).expect("it was there before this was recorded");
         self.sessions.moved.forget(&exchange);
-        let counter = match outcome {
-            Outcome::Accepted => &self.gauges.acknowledged,
-            Outcome::Refused(_) => &self.gauges.refused_by_client,
-            Outcome::Expired => &self.gauges.expired,
-        };
-        shift(&self.gauges.in_flight, counter, 1);
         if let Some(online) = &mut session.online {
             online.finished(exchange.bytes);
             let has_more = !(online.hungry.is_empty() && online.again.is_empty());
@@ -152,7 +109,7 @@ impl Delivery<'_> {
             _ => ReasonCode::PacketIdentifierNotFound,
         };
         if reason == ReasonCode::Success {
-            self.lines.note_answer(origin.queue, packet_id, Fate::Received);
+            self.lines.decided(origin.queue, MessageAt::UnderWay { packet_id, bytes: 0 }, Fate::Received);
         }
         self.answer_stored(place, Ticket::PubRel(packet_id), reason, now, to);
     }

@@ -3,8 +3,7 @@
 use base::{Fate, Now, QueueId};
 
 use crate::delivery::Delivery;
-use crate::gauges::{shift, subtract};
-use crate::lines::fates::of_entry;
+use crate::lines::fates::MessageAt;
 use crate::record::{Effects, MessageId, Record};
 
 /// Maximum number of messages that one search visits.
@@ -37,11 +36,8 @@ impl Delivery<'_> {
             for message in gone {
                 let line = self.lines.find_mut(queue).expect("no removed message ends its queue");
                 let entry = line.take(message).expect("it was found here");
-                if self.lines.noting.is_on() {
-                    self.lines.note_fate(queue, of_entry(message, &entry), Fate::Expired);
-                }
-                shift(&self.gauges.queued, &self.gauges.expired, 1);
-                subtract(&self.gauges.queued_bytes, entry.size_bytes());
+                let at = MessageAt::Waiting { id: message, entry: &entry, packet_id: None };
+                self.lines.decided(queue, at, Fate::Expired);
             }
             self.cursors.unpark(self.lines, self.settings, queue);
             // The removed message may have been in the middle of a read, and the messages behind it were not requested.

@@ -8,7 +8,7 @@ use wire::{PacketId, Publish, Qos, Version};
 
 use crate::delivery::Delivery;
 use crate::delivery::share::deliver;
-use crate::gauges::{shift, subtract};
+use crate::lines::fates::MessageAt;
 use crate::lines::session::{Session, credit_bytes};
 use crate::lines::{Line, Owner};
 use crate::queue::in_flight::State;
@@ -30,38 +30,23 @@ pub(crate) enum Feeding {
     Stalled,
 }
 
-/// The outcome of a message whose turn has come.
-#[derive(Debug, Clone, Copy)]
-enum Outcome {
-    Sent(PacketId),
-    Expired,
-    TooLarge,
-}
+/// The fate of a message whose turn has come, with its packet identifier if it is sent.
+type Turn = (Fate, Option<PacketId>);
 
-impl Outcome {
-    fn fate(self) -> (Fate, Option<PacketId>) {
-        match self {
-            Self::Sent(packet_id) => (Fate::Sent, Some(packet_id)),
-            Self::Expired => (Fate::Expired, None),
-            Self::TooLarge => (Fate::TooLarge, None),
-        }
-    }
-}
-
-/// Outcomes of the first messages of a queue, and their records. The buffers are reused.
+/// The turns of the first messages of a queue, and their records. The buffers are reused.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    turns: Vec<Outcome>,
+    turns: Vec<Turn>,
     records: Vec<Record<'static>>,
 }
 
 impl Turns {
-    fn push(&mut self, turn: Outcome, session: Incarnation, message: MessageId) {
-        self.turns.push(turn);
-        self.records.push(match turn {
-            Outcome::Sent(packet_id) => Record::Sent { session, message, packet_id },
-            Outcome::Expired | Outcome::TooLarge => Record::Removed { queue: session, message },
+    fn push(&mut self, turn: Turn, session: Incarnation, message: MessageId) {
+        self.records.push(match turn.1 {
+            Some(packet_id) => Record::Sent { session, message, packet_id },
+            None => Record::Removed { queue: session, message },
         });
+        self.turns.push(turn);
     }
 
     fn clear(&mut self) {
@@ -175,7 +160,6 @@ impl Delivery<'_> {
         now: Now,
         to: &mut impl Effects,
     ) -> Result<(), Refusal> {
-        self.lines.note_answer(id, packet_id, Fate::TooLarge);
         let session = self.lines.session_mut(id).expect("the session that is fed is there");
         let incarnation = session.incarnation().expect("what is a session's own is one's that lasts");
         let online = session.online.as_mut().expect("the session that is fed is connected");
@@ -192,17 +176,20 @@ impl Delivery<'_> {
             online.again.push_front(packet_id);
             return Err(refusal);
         }
+        let at = MessageAt::UnderWay { packet_id, bytes };
         if is_qos_2 {
             let Place { shard, connection } = online.place;
             online.begun(bytes);
             let exchange = session.in_flight.advance(packet_id).expect("it was found");
             self.sessions.moved.forget(exchange);
             exchange.state = State::Released;
+            // It is counted when its exchange is over.
+            self.lines.note(id, at, Fate::TooLarge);
             let answer = Answer::new(shard, Reply::Release { connection, packet_id });
             self.replies.answer(self.lines, answer, now, to);
         } else {
             session.in_flight.remove(packet_id);
-            shift(&self.gauges.in_flight, &self.gauges.too_large, 1);
+            self.lines.decided(id, at, Fate::TooLarge);
         }
         Ok(())
     }
@@ -226,18 +213,18 @@ impl Delivery<'_> {
         let (mut sent, mut bytes) = (0, 0);
         for (id, entry) in queue.iter().take(messages) {
             let turn = if entry.is_expired(now) {
-                Outcome::Expired
+                (Fate::Expired, None)
             } else if let Some(message) = entry.message()
                 && is_too_large(message, entry.identifiers(), online.packet_bytes_max, now)
             {
-                Outcome::TooLarge
+                (Fate::TooLarge, None)
             } else if entry.message().is_some()
                 && online.takes_new_behind(sent, bytes, &session.in_flight, credit_bytes)
                 && let Some(packet_id) = session.in_flight.allocate()
             {
                 sent += 1;
                 bytes += entry.size_bytes();
-                Outcome::Sent(packet_id)
+                (Fate::Sent, Some(packet_id))
             } else {
                 break;
             };
@@ -247,37 +234,28 @@ impl Delivery<'_> {
             [] => Ok(()),
             records => self.replies.commit(records, to),
         };
+        let done = turns.turns.len();
         if committed.is_ok() {
-            turns.turns.iter().for_each(|turn| self.take_turn(id, *turn, now, to));
+            turns.turns.drain(..).for_each(|turn| self.take_turn(id, turn, now, to));
             self.bodies.want_first(self.lines, id, to);
             self.cursors.unpark(self.lines, self.settings, id);
         }
-        let done = turns.turns.len();
         turns.clear();
         *self.turns = turns;
         committed.map(|()| done)
     }
 
-    /// Applies the outcome of the first message, after it was recorded.
-    fn take_turn(&mut self, id: QueueId, turn: Outcome, now: Now, to: &mut impl Effects) {
-        if self.lines.noting.is_on() {
-            let (fate, packet_id) = turn.fate();
-            self.lines.note_first(id, fate, packet_id);
-        }
-        let Some(Line { owner: Owner::Session(session), queue, growth, .. }) = self.lines.find_mut(id) else {
-            unreachable!("the session that is fed is there")
-        };
-        let online = session.online.as_mut().expect("the session that is fed is connected");
+    /// Applies the turn of the first message, after it was recorded.
+    fn take_turn(&mut self, id: QueueId, (fate, packet_id): Turn, now: Now, to: &mut impl Effects) {
+        let (Line { owner, queue, growth, .. }, fates) =
+            self.lines.find_with_fates(id).expect("the session that is fed is there");
         let (id_of_message, mut entry) = queue.pop().expect("its message waited when its turn was recorded");
         growth.shrink(queue);
+        fates.decided(owner, MessageAt::Waiting { id: id_of_message, entry: &entry, packet_id }, fate);
+        let Some(packet_id) = packet_id else { return };
+        let Owner::Session(session) = owner else { unreachable!("it is a session") };
+        let online = session.online.as_mut().expect("the session that is fed is connected");
         let bytes = entry.size_bytes();
-        subtract(&self.gauges.queued_bytes, bytes);
-        let packet_id = match turn {
-            Outcome::Sent(packet_id) => packet_id,
-            Outcome::Expired => return shift(&self.gauges.queued, &self.gauges.expired, 1),
-            Outcome::TooLarge => return shift(&self.gauges.queued, &self.gauges.too_large, 1),
-        };
-        shift(&self.gauges.queued, &self.gauges.in_flight, 1);
         online.begun(bytes);
         let Place { shard, connection } = online.place;
         let what = Delivered::Session { queue: id, packet_id };

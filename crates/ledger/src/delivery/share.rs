@@ -2,16 +2,14 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
-use base::{Interest, Message, Now, Place, QueueId};
+use base::{Fate, Interest, Message, Now, Place, QueueId};
 use index::Target;
 use wire::{PacketId, Qos};
 
 use crate::delivery::Delivery;
-use crate::delivery::acknowledge::Outcome;
 use crate::delivery::feed::{Feeding, is_too_large};
-use crate::gauges::{shift, subtract};
+use crate::lines::fates::MessageAt;
 use crate::lines::group::{Group, Held};
 use crate::lines::outputs::is_full;
 use crate::lines::session::credit_bytes;
@@ -20,7 +18,7 @@ use crate::queue::entry::Entry;
 use crate::queue::in_flight::State;
 use crate::record::{Effects, Granted, Incarnation, MessageId, Queued, Record, Refusal};
 use crate::replies::Answer;
-use protocol::{Deliver, Delivered, EntryId, Gauges, Reply};
+use protocol::{Deliver, Delivered, EntryId, Reply};
 
 impl Delivery<'_> {
     /// Gives messages of a group to members who take some, in turn.
@@ -72,7 +70,7 @@ impl Delivery<'_> {
             && let Some((group, member)) = self.lines.full_members.next(now)
         {
             *units -= 1;
-            let Some((_, session)) = self.lines.group_and_member(group, member) else { continue };
+            let Some((_, session, _)) = self.lines.group_and_member(group, member) else { continue };
             let Some(share) = session.shares.get(&group) else { continue };
             let Some(online) = &mut session.online else { continue };
             // On another connection it has come into the ring anew.
@@ -140,7 +138,7 @@ impl Delivery<'_> {
         // Messages of a group that keeps the order of keys may be for other members.
         let Some((_, entry)) = line.next_for(member) else { return Ok(Given::Done) };
         if entry.is_expired(now) {
-            return self.take_next(id, member, |gauges| &gauges.expired, to).map(|_| Given::Done);
+            return self.take_next(id, member, Fate::Expired, to).map(|_| Given::Done);
         }
         let Some(message) = entry.message() else {
             self.bodies.want_first(self.lines, id, to);
@@ -152,11 +150,11 @@ impl Delivery<'_> {
                 return Ok(Given::Nothing);
             }
             // Nobody else may have it before the others of its key.
-            return self.take_next(id, member, |gauges| &gauges.refused_by_client, to).map(|_| Given::Done);
+            return self.take_next(id, member, Fate::MayNotRead, to).map(|_| Given::Done);
         }
         let granted = granted(message, share.interest);
         if is_too_large(message, &granted.identifiers, online.packet_bytes_max, now) {
-            return self.take_next(id, member, |gauges| &gauges.too_large, to).map(|_| Given::Done);
+            return self.take_next(id, member, Fate::TooLarge, to).map(|_| Given::Done);
         }
         if granted.qos > Qos::AtMostOnce {
             return self.lend(id, member, granted, now, to).map(|()| Given::Done);
@@ -165,8 +163,13 @@ impl Delivery<'_> {
         let subscriber = Arc::clone(&session.subscriber);
         let targets = Arc::new([Target::one(subscriber, place.connection, share.interest)]);
         let message = Arc::clone(message);
-        let entry = self.take_next(id, member, |gauges| &gauges.acknowledged, to)?;
-        self.lines.note_given((id, &targets[0].subscriber), (&message, None), (Qos::AtMostOnce, None));
+        let entry = self.take_next(id, member, Fate::Sent, to)?;
+        if self.lines.fates.is_on()
+            && let Some((Line { owner: Owner::Group(group), .. }, fates)) = self.lines.find_with_fates(id)
+        {
+            let (subscriber, sent) = (&targets[0].subscriber, (Qos::AtMostOnce, None));
+            fates.note_given((&group.subscriber, subscriber), (&message, None), sent);
+        }
         self.lines.note_progress(id, member, &entry, self.replies.committed());
         let reply = Reply::Live { message, targets, value: None };
         let answer = Answer::new(place.shard, reply);
@@ -193,15 +196,15 @@ impl Delivery<'_> {
         if members.any(|member| self.settings.may_receive(member, message)) {
             return Ok(false);
         }
-        self.take_next(id, member, |gauges| &gauges.refused_by_client, to).map(|_| true)
+        self.take_next(id, member, Fate::MayNotRead, to).map(|_| true)
     }
 
-    /// Takes the next message for a member out of a group for good, and counts it.
+    /// Takes the next message for a member out of a group for good.
     fn take_next(
         &mut self,
         id: QueueId,
         member: QueueId,
-        counter: fn(&Gauges) -> &AtomicUsize,
+        fate: Fate,
         to: &mut impl Effects,
     ) -> Result<Entry, Refusal> {
         let line = self.lines.find_mut(id).expect("the group that is fed is there");
@@ -210,9 +213,14 @@ impl Delivery<'_> {
             let queue = line.incarnation().expect("a group has a name");
             self.replies.commit(&[Record::Removed { queue, message }], to)?;
         }
-        shift(&self.gauges.queued, counter(self.gauges), 1);
-        subtract(&self.gauges.queued_bytes, entry.size_bytes());
-        Ok(line.take(message).expect("it was there when this was recorded"))
+        let entry = line.take(message).expect("it was there when this was recorded");
+        let at = MessageAt::Waiting { id: message, entry: &entry, packet_id: None };
+        if matches!(fate, Fate::TooLarge | Fate::MayNotRead) {
+            // It was for this member, in whose turn it came.
+            self.lines.note(member, at, fate.clone());
+        }
+        self.lines.decided(id, at, fate);
+        Ok(entry)
     }
 
     /// Sends the next message of a group to a member. It is held for the member; one of QoS 2 becomes the member's own if
@@ -225,8 +233,8 @@ impl Delivery<'_> {
         now: Now,
         to: &mut impl Effects,
     ) -> Result<(), Refusal> {
-        let (mark, is_noted) = (self.lines.mark, self.lines.noting.is_on());
-        let (line, session) =
+        let mark = self.lines.mark;
+        let (line, session, fates) =
             self.lines.group_and_member(id, member).expect("the group and its member are there");
         let name = line.incarnation().expect("a group has a name");
         let (message, entry) = line.next_for(member).expect("it has something for this member");
@@ -241,22 +249,22 @@ impl Delivery<'_> {
         }
         let online = session.online.as_mut().expect("a member that takes something is connected");
         let mut entry = line.take(message).expect("it was there when this was recorded");
+        let at = MessageAt::Waiting { id: message, entry: &entry, packet_id: Some(packet_id) };
+        fates.decided(&line.owner, at, Fate::Sent);
         let Line { owner: Owner::Group(group), growth, .. } = line else { unreachable!("it is a group") };
+        let sent = (granted.qos, Some(packet_id));
+        fates.note_given((&group.subscriber, &session.subscriber), (&body, Some(message)), sent);
         let lane = group.lane_of(&body);
         if let (Some(lane), Some(lanes)) = (lane, &mut group.lanes) {
             lanes.lend(lane, member);
         }
         entry.set_recorded(entry.is_recorded() || owner.is_some());
-        shift(&self.gauges.queued, &self.gauges.in_flight, 1);
-        subtract(&self.gauges.queued_bytes, bytes);
         online.begun(bytes);
         let what = match session.subscriber.queue {
             Some(queue) => Delivered::Session { queue, packet_id },
             None => Delivered::Group { group: id, entry: EntryId(message.0) },
         };
         let Place { shard, connection } = online.place;
-        let noted = is_noted.then(|| (Arc::clone(&session.subscriber), Arc::clone(&body)));
-        let qos = granted.qos;
         let reply = Reply::Deliver(Box::new(deliver(connection, what, body, granted.clone(), false)));
         entry.grant(granted);
         if owner.is_some() {
@@ -272,10 +280,6 @@ impl Delivery<'_> {
             session.in_flight.insert(packet_id, bytes, State::Shared { group: id, message });
             group.held.insert(message, Held { holder: member, packet_id, lane, entry: Some(entry) });
             to.post(shard, reply);
-        }
-        if let Some((subscriber, body)) = noted {
-            let sent = (qos, Some(packet_id));
-            self.lines.note_given((id, &subscriber), (&body, Some(message)), sent);
         }
         Ok(())
     }
@@ -308,11 +312,11 @@ impl Delivery<'_> {
         place: Place,
         group_id: QueueId,
         message: MessageId,
-        outcome: Outcome,
+        fate: Fate,
         to: &mut impl Effects,
     ) {
         if let Some((holder, packet_id)) = self.holder(place, group_id, message) {
-            self.finish(holder, packet_id, outcome, to);
+            self.finish(holder, packet_id, fate, to);
         }
     }
 

@@ -8,8 +8,8 @@ use index::Change;
 use topic::TopicFilter;
 use wire::Qos;
 
-use crate::gauges::{add, shift, subtract};
 use crate::lines::brake::Growth;
+use crate::lines::fates::{MessageAt, Whereabouts};
 use crate::lines::group::Held;
 use crate::lines::outputs::is_full;
 use crate::lines::session::Share;
@@ -60,7 +60,7 @@ impl Lines {
 
     /// Makes a session a member, or replaces what its subscription asks for.
     pub(crate) fn join(&mut self, id: QueueId, group_id: QueueId, interest: Interest) {
-        let (line, session) = self.group_and_member(group_id, id).expect("who joins, and what, is there");
+        let (line, session, _) = self.group_and_member(group_id, id).expect("who joins, and what, is there");
         let group = line.group_mut().expect("it is a group");
         let members = group.subscriber.members().expect("it is a group");
         members.put(Member { subscriber: Arc::clone(&session.subscriber), interest });
@@ -84,7 +84,7 @@ impl Lines {
 
     /// A member has come online, or somebody who is has become a member.
     pub(crate) fn take_part(&mut self, id: QueueId, group_id: QueueId) {
-        let (line, session) =
+        let (line, session, _) =
             self.group_and_member(group_id, id).expect("who takes part, and in what, is there");
         let Line { owner: Owner::Group(group), queue, growth, .. } = line else {
             unreachable!("it is a group")
@@ -202,8 +202,8 @@ impl Lines {
         let change = Change::Unsubscribe { filter, subscriber: &group.subscriber };
         self.index.apply([change], &mut Vec::new());
         let returned: usize = group.returned.values().map(|entry| entry.size_bytes()).sum();
-        subtract(&self.gauges.queued_bytes, queue.bytes() + returned);
-        shift(&self.gauges.queued, &self.gauges.discarded, queue.len() + group.returned.len());
+        let waiting = (queue.len() + group.returned.len(), queue.bytes() + returned);
+        self.fates.count(Whereabouts::Queue, waiting, &Fate::SessionEnded);
         for (message, held) in group.held.drain() {
             self.finish_without_group(message, held);
         }
@@ -220,7 +220,7 @@ impl Lines {
                 exchange.expect("its holder has an exchange for it").state = State::Own(message, entry);
             }
             (session, _) => {
-                shift(&self.gauges.in_flight, &self.gauges.discarded, 1);
+                self.fates.count(Whereabouts::Window, (1, 0), &Fate::SessionEnded);
                 let exchange = session.map(|session| (session.in_flight.remove(held.packet_id), session));
                 if let Some((Some(exchange), session)) = exchange
                     && let Some(online) = &mut session.online
@@ -237,23 +237,20 @@ impl Lines {
     pub(crate) fn give_back(&mut self, group_id: QueueId, message: MessageId) {
         let held = self.group_mut(group_id).and_then(|group| group.held.remove(&message));
         let held = held.expect("what a member has of a group is held there until it has ended");
-        self.note_answer(held.holder, held.packet_id, Fate::Returned);
+        let bytes = held.entry.as_ref().map_or(0, Entry::size_bytes);
+        let fate = if held.entry.is_some() { Fate::Returned } else { Fate::SessionEnded };
+        self.decided(held.holder, MessageAt::UnderWay { packet_id: held.packet_id, bytes }, fate);
         let group = self.table.find_mut(group_id).and_then(Line::group_mut);
         let group = group.expect("it was there a moment ago");
-        match held.entry {
-            Some(mut entry) => {
-                let body = entry.message().expect("a member had it");
-                // The options of that member say nothing about the next one, or about a queue that the message moves to.
-                entry.grant(Granted::of_group(body));
-                add(&self.gauges.queued_bytes, entry.size_bytes());
-                shift(&self.gauges.in_flight, &self.gauges.queued, 1);
-                if entry.expires() {
-                    self.sweep.add(group_id);
-                }
-                group.put_back(message, entry);
-                self.is_ready(group_id);
+        if let Some(mut entry) = held.entry {
+            let body = entry.message().expect("a member had it");
+            // The options of that member say nothing about the next one, or about a queue that the message moves to.
+            entry.grant(Granted::of_group(body));
+            if entry.expires() {
+                self.sweep.add(group_id);
             }
-            None => shift(&self.gauges.in_flight, &self.gauges.discarded, 1),
+            group.put_back(message, entry);
+            self.is_ready(group_id);
         }
         held.lane.into_iter().for_each(|lane| self.finish_in_lane(group_id, lane, 0));
     }
@@ -267,7 +264,7 @@ impl Lines {
         };
         let mark = self.mark;
         // A session that has ended stands there until it has left its groups.
-        let (line, session) = self.group_and_member(id, member)?;
+        let (line, session, _) = self.group_and_member(id, member)?;
         let takes_new = session.takes_new(credit_bytes);
         let is_full = is_full(session, &session.shares[&id], mark);
         let share = session.shares.get_mut(&id).expect("who takes part is a member");
@@ -290,7 +287,8 @@ impl Lines {
         if let Some(lanes) = self.group_mut(id).and_then(|group| group.lanes.as_mut()) {
             return lanes.wake(member);
         }
-        let (line, session) = self.group_and_member(id, member).expect("the group and its member are there");
+        let (line, session, _) =
+            self.group_and_member(id, member).expect("the group and its member are there");
         let share = session.shares.get_mut(&id).expect("who takes part is a member");
         let group = line.group_mut().expect("it is a group");
         share.turn.get_or_insert_with(|| group.ring.push(member));
@@ -300,7 +298,7 @@ impl Lines {
     pub(crate) fn note_progress(&mut self, id: QueueId, member: QueueId, entry: &Entry, last: Lsn) {
         let weight = self.mark.weight(entry.size_bytes());
         let both = self.group_and_member(id, member);
-        let (line, session) = both.expect("the group and its member are there");
+        let (line, session, _) = both.expect("the group and its member are there");
         let online = session.online.as_mut().expect("a member that takes something is connected");
         online.once.add(weight, entry.is_recorded().then_some(last));
         line.growth.patience.progress(weight);

@@ -4,12 +4,13 @@ use std::borrow::Cow;
 use std::hint::black_box;
 use std::sync::Arc;
 
-use base::{Fate, FateOf, Interest, Message, Now, Place, QueueId, ShardId, Subscriber, Ticket};
+use base::{Fate, Interest, Message, Now, Place, QueueId, ShardId, Subscriber, Ticket};
 use index::{Target, Targets};
 use wire::{PacketId, Qos, ReasonCode};
 
-use crate::gauges::{add, shift, subtract};
+use crate::gauges::add;
 use crate::lines::brake::{Arrival, Brake};
+use crate::lines::fates::{MessageAt, Whereabouts};
 use crate::lines::group::{Inherited, lane_of};
 use crate::lines::room::QueueRoom;
 use crate::lines::session::Session;
@@ -212,10 +213,9 @@ impl Publishing<'_> {
         let recorded = match decided {
             Ok(recorded) => recorded,
             Err(reason) => {
-                if self.lines.noting.is_on() {
-                    plan.iter().for_each(|planned| self.note_planned(planned, message, Err(reason)));
+                for Planned { queue, queued, .. } in plan.drain(..) {
+                    self.lines.decided(queue, unstored(message, &queued), Fate::NotStored(reason));
                 }
-                plan.clear();
                 *self.plan = plan;
                 return Err(reason);
             }
@@ -445,31 +445,27 @@ impl Publishing<'_> {
         if plan.is_empty() {
             return brake;
         }
-        add(&self.gauges.routed, plan.len());
-        for planned in plan.iter().filter(|planned| planned.room == QueueRoom::Ends) {
-            add(&self.gauges.discarded, 1);
-            if self.lines.noting.is_on() {
-                self.note_planned(planned, routing.message, Ok(id));
-            }
-            self.end_for_full_queue(planned.queue, to);
+        self.lines.fates.come(plan.len());
+        for Planned { queue, queued, .. } in plan.iter().filter(|planned| planned.room == QueueRoom::Ends) {
+            self.lines.note(*queue, unstored(routing.message, queued), Fate::QueueFull);
+            // It is lost with all others of the session.
+            self.lines.fates.count(Whereabouts::Outside, (1, 0), &Fate::SessionEnded);
+            self.end_for_full_queue(*queue, to);
         }
         let is_recorded = plan.iter().any(|planned| planned.is_recorded);
         let keeping =
             Keeping::new(routing.message, plan.len(), is_recorded.then_some(self.bodies.live), address);
         let mut arrival = Arrival::new(routing.message.size_bytes(), routing.targets);
         for planned in plan.drain(..) {
-            if self.lines.noting.is_on() && planned.room != QueueRoom::Ends {
-                self.note_planned(&planned, routing.message, Ok(id));
-            }
             let Planned { queue, queued, is_recorded, room } = planned;
             match room {
                 QueueRoom::Ends => continue,
                 QueueRoom::None => {
-                    add(&self.gauges.dropped_newest, 1);
+                    self.lines.decided(queue, unstored(routing.message, &queued), Fate::QueueFull);
                     continue;
                 }
                 QueueRoom::Absent => {
-                    add(&self.gauges.expired, 1);
+                    self.lines.decided(queue, unstored(routing.message, &queued), Fate::Expired);
                     continue;
                 }
                 QueueRoom::Enough => {}
@@ -480,7 +476,6 @@ impl Publishing<'_> {
             let entry = |stays_away| keeping.one(queued.granted, is_recorded, stays_away);
             if !self.lines.push(queue, id, routing.message, entry) {
                 // Another group, which stood before it in the plan, has ended its last member.
-                add(&self.gauges.discarded, 1);
                 continue;
             }
             if own != Some(queue)
@@ -495,27 +490,12 @@ impl Publishing<'_> {
         brake
     }
 
-    /// Notes what becomes of a message for a queue: it has this number, or is refused to its publisher.
-    fn note_planned(&mut self, planned: &Planned, message: &Message, decided: Result<MessageId, ReasonCode>) {
-        let (fate, key) = match (decided, planned.room) {
-            (Err(reason), _) => (Fate::NotStored(reason), None),
-            (Ok(_), QueueRoom::Ends | QueueRoom::None) => (Fate::QueueFull, None),
-            (Ok(_), QueueRoom::Absent) => (Fate::Expired, None),
-            (Ok(id), _) => (Fate::Queued, Some(id.0)),
-        };
-        let of = FateOf::message(message, planned.queued.granted.qos, key);
-        self.lines.note_fate(planned.queue, of, fate);
-    }
-
     fn drop_oldest(&mut self, queue: QueueId, messages: usize) {
         for _ in 0..messages {
-            if self.lines.noting.is_on() {
-                self.lines.note_first(queue, Fate::DroppedOldest, None);
-            }
             let line = self.lines.find_mut(queue).expect("it was looked at for room");
-            let entry = line.drop_oldest().expect("it was there when this was recorded");
-            shift(&self.gauges.queued, &self.gauges.dropped_oldest, 1);
-            subtract(&self.gauges.queued_bytes, entry.size_bytes());
+            let (id, entry) = line.drop_oldest().expect("it was there when this was recorded");
+            let at = MessageAt::Waiting { id, entry: &entry, packet_id: None };
+            self.lines.decided(queue, at, Fate::DroppedOldest);
         }
     }
 
@@ -569,7 +549,7 @@ impl Publishing<'_> {
                     members.and_then(|members| members.receiver_that(lane_of(members, message), reads));
                 if let Some((member, Place { shard, connection })) = receiver {
                     let sent = (Qos::AtMostOnce, None);
-                    self.lines.noting.turn((group, &member.subscriber), (message, None), sent);
+                    self.lines.fates.note_given((group, &member.subscriber), (message, None), sent);
                     let target = Target::one(member.subscriber, connection, member.interest);
                     let message = Arc::clone(message);
                     to.post(shard, Reply::Live { message, targets: Arc::new([target]), value });
@@ -577,6 +557,11 @@ impl Publishing<'_> {
             }
         }
     }
+}
+
+/// A message that does not come into the queue that it was meant for.
+fn unstored<'a>(message: &'a Message, queued: &Queued) -> MessageAt<'a> {
+    MessageAt::Coming { message, qos: queued.granted.qos, id: None }
 }
 
 /// The members that end because their keys fill a group, in an order in which they are found: nothing is recorded for

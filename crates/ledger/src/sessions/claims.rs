@@ -68,7 +68,7 @@ impl Claimant {
 
 /// The result of a claim.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum Claiming {
     /// Nobody holds the identifier: the claimant is to be made its holder.
     Free(Claimant),
     /// This connection has to go first.
@@ -96,14 +96,14 @@ impl Claims {
     }
 
     /// Claims an identifier for a connection [MQTT-3.1.4-3].
-    pub(crate) fn claim(&mut self, claimant: Claimant) -> Outcome {
+    pub(crate) fn claim(&mut self, claimant: Claimant) -> Claiming {
         match self.find_mut(&claimant.claim.subscriber.client_id) {
             Some(Client { holder: Some(holder), waiting, .. }) => {
                 // A holder that was asked to leave is not asked twice: who waited gives way to the newer one.
                 let waited = waiting.replace(Box::new(claimant));
-                Outcome::Evict(waited.map_or(holder.place, |waited| waited.place()))
+                Claiming::Evict(waited.map_or(holder.place, |waited| waited.place()))
             }
-            _ => Outcome::Free(claimant),
+            _ => Claiming::Free(claimant),
         }
     }
 
@@ -257,8 +257,8 @@ mod tests {
     /// Returns the connection that must go, and the connection that gets the identifier.
     fn claim(claims: &mut Claims, slot: u32) -> (Option<u32>, Option<u32>) {
         match claims.claim(client(slot)) {
-            Outcome::Free(claimant) => (None, Some(give(claims, &claimant))),
-            Outcome::Evict(place) => (Some(place.connection.slot), None),
+            Claiming::Free(claimant) => (None, Some(give(claims, &claimant))),
+            Claiming::Evict(place) => (Some(place.connection.slot), None),
         }
     }
 

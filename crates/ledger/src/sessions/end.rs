@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use base::{Interest, Now, QueueId, Subscriber};
+use base::{Fate, Interest, Now, QueueId, Subscriber};
 use index::Change;
 use topic::TopicFilter;
 
-use crate::gauges::{add, shift, subtract};
+use crate::gauges::{add, subtract};
+use crate::lines::fates::Whereabouts;
 use crate::lines::pieces::pay;
 use crate::lines::session::{Share, Unfinished};
 use crate::lines::{Line, Lines, Owner};
@@ -67,14 +68,10 @@ impl Sessions {
             }
             cursors = lasting.cursors;
         }
-        subtract(&lines.gauges.queued_bytes, queue.bytes());
-        shift(&lines.gauges.queued, &lines.gauges.discarded, queue.len());
-        if lines.noting.is_on() {
-            let shared =
-                session.in_flight.iter().filter(|exchange| matches!(exchange.state, State::Shared { .. }));
-            lines.noting.returned(&session.subscriber, shared.map(|exchange| exchange.packet_id));
-            lines.noting.ended(&session.subscriber);
-        }
+        let shared =
+            session.in_flight.iter().filter(|exchange| matches!(exchange.state, State::Shared { .. }));
+        let shared = shared.map(|exchange| exchange.packet_id);
+        lines.fates.session_ended(&session.subscriber, (queue.len(), queue.bytes()), shared);
         let lanes = session.in_flight.take_lanes();
         let lent: Vec<_> = session
             .in_flight
@@ -87,7 +84,7 @@ impl Sessions {
             .collect();
         session.in_flight.iter().for_each(|exchange| self.moved.forget(exchange));
         let own = session.in_flight.len() - lent.len();
-        shift(&lines.gauges.in_flight, &lines.gauges.discarded, own);
+        lines.fates.count(Whereabouts::Window, (own, 0), &Fate::SessionEnded);
         // At once, and no more than a window of them: they go before everything that the groups have not sent yet.
         lent.into_iter().for_each(|(group, message)| lines.give_back(group, message));
         lanes.into_iter().for_each(|(group, lane)| lines.finish_in_lane(group, lane, 0));

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use base::{Dispatch, Key, Level};
+use base::{Dispatch, Fate, Key, Level};
 use ledger::{Lsn, QueueFull, Record, Settings};
 use protocol::{Cause, Command, Deliver, Delivered};
 use wire::{Qos, ReasonCode};
 
+use crate::moves::{fates, record_fates};
 use crate::stage::{
     Ask, Client, QOS_0, QOS_1, QOS_2, Stage, at_qos, count, id_of, message, message_with, packet_id, payloads,
 };
@@ -484,6 +485,21 @@ fn messages_that_expire_with_a_clean_member_count_as_expired() {
     let gauges = stage.gauges();
     assert_eq!((count(&gauges.expired), count(&gauges.acknowledged), count(&gauges.in_flight)), (1, 0, 0));
     stage.check_account();
+}
+
+/// A member gets nothing of a message that is larger than it takes, and neither does anybody else.
+#[test]
+fn a_message_that_is_too_large_for_the_member_whose_turn_it_is_has_a_record() {
+    for ask in [Ask::lasting(60), Ask::clean()] {
+        let mut stage = Stage::new();
+        let small = member(&mut stage, "small", &ask.packet_bytes_max(200));
+        record_fates(&mut stage, &["small"]);
+        stage.emit(&message("a", &[b'x'; 1_000], QOS_1));
+        assert_eq!(stage.delivered(&small).len(), 0);
+        assert_eq!(fates(&mut stage, "small"), [Fate::TooLarge]);
+        assert_eq!(count(&stage.gauges().too_large), 1);
+        stage.check_account();
+    }
 }
 
 /// The other policies of a full queue, as a session has them.

@@ -457,23 +457,30 @@ fn an_order_ends_with_the_last_message_that_waited() {
     assert_eq!(waiting(&mut stage, &session("new")), numbers(0..100));
 }
 
+/// Records the fates of messages for these sessions from now on.
+pub(crate) fn record_fates(stage: &mut Stage, client_ids: &[&str]) {
+    let bounds = FateBounds { messages: 9, bytes: 1 << 20 };
+    for client_id in client_ids {
+        let begin = AskFates::Begin { client_id: (*client_id).into(), for_ms: 1_000, bounds };
+        stage.ledger.ask(Question::Fates(begin), stage.now, &mut stage.sink);
+    }
+}
+
+/// The fates that are recorded for a session.
+pub(crate) fn fates(stage: &mut Stage, client_id: &str) -> Vec<Fate> {
+    let read = Question::Fates(AskFates::Read { client_id: client_id.into() });
+    let OperatorAnswer::Fates(list) = stage.ledger.ask(read, stage.now, &mut stage.sink) else {
+        panic!("it is asked for fates")
+    };
+    list.records.into_iter().map(|record| record.fate).collect()
+}
+
 #[test]
 fn the_record_of_a_session_names_the_move() {
     let mut stage = filled(Settings::default(), 0);
-    let bounds = FateBounds { messages: 9, bytes: 1 << 20 };
-    for client_id in ["old", "new"] {
-        let begin = AskFates::Begin { client_id: client_id.into(), for_ms: 1_000, bounds };
-        stage.ledger.ask(Question::Fates(begin), stage.now, &mut stage.sink);
-    }
+    record_fates(&mut stage, &["old", "new"]);
     stage.emit(&message("a", b"0", QOS_1));
     move_all(&mut stage, order(&session("old"), &session("new"), None));
-    let fates = |stage: &mut Stage, client_id: &str| {
-        let read = Question::Fates(AskFates::Read { client_id: client_id.into() });
-        let OperatorAnswer::Fates(list) = stage.ledger.ask(read, stage.now, &mut stage.sink) else {
-            panic!("it is asked for fates")
-        };
-        list.records.into_iter().map(|record| record.fate).collect::<Vec<_>>()
-    };
     assert_eq!((fates(&mut stage, "old"), fates(&mut stage, "new")), (vec![Fate::Moved], vec![Fate::Queued]));
 }
 
