@@ -8,7 +8,7 @@ use session::Waiting;
 use wire::{DisconnectReason, PacketId, Qos, ReasonCode};
 
 use crate::effects::Outside;
-use crate::fates::answered;
+use crate::fates::{CopiesAt, Unrouted, Whereabouts};
 use crate::{Effects, Shard};
 
 /// Delay after which a connection before MQTT 5 ends when an operation that it waits for could not be stored, in
@@ -24,7 +24,6 @@ impl Shard {
         reason: ReasonCode,
         to: &mut Outside<'_, impl Effects>,
     ) {
-        self.span_acknowledged(id, packet_id, reason);
         let Some(client) = self.clients.get_mut(id) else { return };
         client.acknowledged += 1;
         let share = client.aside_mut().and_then(|aside| aside.shares.as_mut()?.in_flight.remove(&packet_id));
@@ -33,18 +32,10 @@ impl Shard {
             (None, Some((group, entry))) => Some(Delivered::Group { group, entry }),
             (None, None) => None,
         };
-        let is_noted = self.fates.is_some() && !matches!(what, Some(Delivered::Session { .. }));
-        match what {
-            Some(what) => drop(to.command(Command::Acknowledged { what, connection: id, reason })),
-            None => {
-                self.counters.in_flight.sub(1);
-                client.counts.in_flight.sub(1);
-                self.counters.acknowledged.add(1);
-                client.counts.acknowledged.add(1);
-            }
-        }
-        if is_noted {
-            self.note_answer(id, packet_id, answered(reason), to.now);
+        let (at, fate) = (CopiesAt::UnderWay { packet_id, is_ours: what.is_none() }, Fate::answered(reason));
+        self.fates.decided((id, Some(client)), at, fate, to.now);
+        if let Some(what) = what {
+            to.command(Command::Acknowledged { what, connection: id, reason });
         }
         self.pull(id, to);
         self.continue_walks(id, to);
@@ -60,7 +51,8 @@ impl Shard {
         match self.origin(id) {
             Some(origin) => drop(to.command(Command::Received { origin, packet_id })),
             None => {
-                self.note_answer(id, packet_id, Fate::Received, to.now);
+                let at = CopiesAt::UnderWay { packet_id, is_ours: true };
+                self.fates.decided((id, self.clients.get(id)), at, Fate::Received, to.now);
                 self.complete(id, Ticket::PubRel(packet_id), ReasonCode::Success, to);
             }
         }
@@ -147,8 +139,7 @@ impl Shard {
         let is_5 = client.session.version().is_some_and(wire::Version::is_5);
         let is_publish = matches!(ticket, Ticket::PubAck(_) | Ticket::PubRec(_));
         if reason.is_error() && is_publish {
-            self.counters.refused_publish.add(1);
-            client.counts.refused_publish.add(1);
+            self.fates.unrouted(&client.counts, Unrouted::NotStored, 1);
         }
         // An exchange that the ledger does not know is over.
         let is_over = reason == ReasonCode::PacketIdentifierNotFound;
@@ -209,8 +200,7 @@ impl Shard {
         // Whoever has been sent a message of QoS 2 before finishes its exchange.
         let is_begun = deliver.dup && deliver.qos == Qos::ExactlyOnce;
         if !is_begun && !self.may_receive(client, deliver.message.topic()) {
-            self.counters.denied_receive.add(1);
-            client.counts.denied_receive.add(1);
+            self.fates.count(&client.counts, Whereabouts::Ledger, 1, &Fate::MayNotRead);
             let (what, reason) = (deliver.what, ReasonCode::NotAuthorized);
             to.command(Command::Acknowledged { what, connection: id, reason });
             return;
@@ -264,7 +254,7 @@ impl Shard {
         let Some(client) = self.clients.get_mut(id) else { return };
         let delivery = client.session.begin_as(packet_id, qos, dup);
         let waiting = Waiting { message, qos, retain, identifiers, tag: None };
-        self.span_waiting((id, Some(packet_id)), &waiting, Fate::Sent);
+        self.fates.span_waiting((id, Some(client), Some(packet_id)), &waiting, &Fate::Sent);
         self.send_waiting(id, &waiting, delivery, to);
     }
 

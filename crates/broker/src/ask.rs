@@ -197,7 +197,7 @@ impl Shard {
                 self.drain(order, now.monotonic_ms);
                 Answer::Done(true)
             }
-            Question::Fates(ask) => Answer::Fates(Fates::ask(&mut self.fates, &ask, now)),
+            Question::Fates(ask) => Answer::Fates(Fates::ask(&mut self.fates.rings, &ask, now)),
             Question::Publish(message) => {
                 let message = Arc::new(message.charged_to(self.tally.budget()));
                 let publish =

@@ -9,6 +9,7 @@ use session::Incoming;
 use wire::ReasonCode;
 
 use crate::effects::Outside;
+use crate::fates::Unrouted;
 use crate::pressure::Blocker;
 use crate::{Effects, Shard};
 
@@ -54,7 +55,7 @@ impl Shard {
         let ticket = publish.ticket();
         if publish.topic().as_str() != CONTROL_TOPIC {
             // Nothing else has commands.
-            self.counters.publish_dropped.add(1);
+            self.fates.unrouted(self.counts_of(id), Unrouted::NoCommand, 1);
             return self.complete_some(id, ticket, ReasonCode::NoMatchingSubscribers, to);
         }
         let Some(subscriber) = self.clients.get(id).and_then(|client| client.subscriber.clone()) else {
@@ -68,9 +69,7 @@ impl Shard {
             payload: publish.packet.payload.into(),
         };
         if to.control(id, request).is_err() {
-            self.counters.refused_control.add(1);
-            self.counts_of(id).refused_control.add(1);
-            self.counters.publish_dropped.add(1);
+            self.fates.unrouted(self.counts_of(id), Unrouted::Busy, 1);
             return self.complete_some(id, ticket, ReasonCode::QuotaExceeded, to);
         }
         if let Some(client) = self.clients.get_mut(id) {

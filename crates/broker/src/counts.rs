@@ -8,11 +8,11 @@ use std::ops::AddAssign;
 use wire::Qos;
 
 use crate::encode::Made;
-use crate::{Counter, Counters, Room, Totals};
+use crate::{Counter, Counters, Totals};
 
-/// Declares the counts once: field, and meaning.
+/// Declares the counts once: field, meaning, and the reason if no total has the same name.
 macro_rules! counts {
-    ($($(#[doc = $text:literal])+ $name:ident,)+) => {
+    ($($(#[doc = $text:literal])+ $name:ident $($own:literal)?,)+) => {
         /// The counts of some connections of one shard.
         #[derive(Debug, Default)]
         pub struct Counts {
@@ -44,6 +44,22 @@ macro_rules! counts {
                 $(self.$name = self.$name.wrapping_add(other.$name);)+
             }
         }
+
+        impl Counted {
+            /// Those that have a total of the same name.
+            fn compare_each(&self, totals: &Totals) -> impl Iterator<Item = Comparison> + use<> {
+                [$(compare!(self, totals, $name $($own)?),)+].into_iter().flatten()
+            }
+        }
+    };
+}
+
+macro_rules! compare {
+    ($own:ident, $totals:ident, $name:ident) => {
+        Some((stringify!($name), $own.$name, $totals.$name))
+    };
+    ($own:ident, $totals:ident, $name:ident $why:literal) => {
+        None
     };
 }
 
@@ -56,7 +72,7 @@ counts! {
     /// Copies written at QoS 0.
     sent_once,
     /// PUBLISH packets sent at QoS 1 and 2, and out of queues of the ledger.
-    sent_otherwise,
+    sent_otherwise "the total is that of all packets",
     /// Payload bytes of the PUBLISH packets that were sent.
     publish_bytes_sent,
     /// Bytes that sockets took.
@@ -100,7 +116,7 @@ counts! {
     /// Sockets that the listener has accepted.
     sockets,
     /// Connections that were closed by their listener, before they could send anything.
-    refused_connections,
+    refused_connections "there are totals by reason",
     /// CONNECT packets refused for any reason.
     refused_connect,
     /// CONNECT packets whose clients were let in.
@@ -166,8 +182,7 @@ impl Counted {
     }
 
     /// Compares the sum over all listeners and users with the totals of the broker.
-    #[must_use]
-    pub fn compare(&self, totals: &Totals) -> Vec<Comparison> {
+    pub fn compare(&self, totals: &Totals) -> impl Iterator<Item = Comparison> + use<> {
         let refused_connections = [
             totals.refused_connections_max,
             totals.refused_connections_listener,
@@ -175,39 +190,13 @@ impl Counted {
             totals.refused_proxy,
             totals.refused_connection_rate,
         ];
-        vec![
+        let sums = [
             ("publish_received", self.publish_received(), totals.publish_received),
-            ("publish_bytes_received", self.publish_bytes_received, totals.publish_bytes_received),
-            ("bytes_received", self.bytes_received, totals.bytes_received),
             ("publish_sent", self.publish_sent(), totals.publish_sent),
-            ("publish_bytes_sent", self.publish_bytes_sent, totals.publish_bytes_sent),
-            ("bytes_sent", self.bytes_sent, totals.bytes_sent),
             ("routed", self.routed(), totals.routed),
-            ("sent_once", self.sent_once, totals.sent_once),
-            ("in_flight", self.in_flight, totals.in_flight),
-            ("acknowledged", self.acknowledged, totals.acknowledged),
-            ("waiting", self.waiting, totals.waiting),
-            ("discarded_session", self.discarded_session, totals.discarded_session),
-            ("dropped_absent", self.dropped_absent, totals.dropped_absent),
-            ("dropped_queue_full", self.dropped_queue_full, totals.dropped_queue_full),
-            ("dropped_slow", self.dropped_slow, totals.dropped_slow),
-            ("dropped_budget", self.dropped_budget, totals.dropped_budget),
-            ("dropped_too_large", self.dropped_too_large, totals.dropped_too_large),
-            ("dropped_expired", self.dropped_expired, totals.dropped_expired),
-            ("dropped_denied", self.dropped_denied, totals.dropped_denied),
-            ("denied_receive", self.denied_receive, totals.denied_receive),
-            ("no_subscribers", self.no_subscribers, totals.no_subscribers),
-            ("denied_publish", self.denied_publish, totals.denied_publish),
-            ("denied_level", self.denied_level, totals.denied_level),
-            ("dropped_topic", self.dropped_topic, totals.dropped_topic),
-            ("refused_publish", self.refused_publish, totals.refused_publish),
-            ("refused_control", self.refused_control, totals.refused_control),
-            ("sockets", self.sockets, totals.sockets),
             ("refused_connections", self.refused_connections, refused_connections.iter().sum()),
-            ("refused_connect", self.refused_connect, totals.refused_connect),
-            ("connects_accepted", self.connects_accepted, totals.connects_accepted),
-            ("clients_connected", self.clients_connected, totals.clients_connected),
-        ]
+        ];
+        sums.into_iter().chain(self.compare_each(totals))
     }
 }
 
@@ -222,46 +211,16 @@ impl Counters {
         counts.publish_bytes_received.add(payload_bytes);
     }
 
-    /// Counts packets for a receiver at QoS 0, which are done with when they are written.
+    /// Counts packets that were sent to a receiver, at QoS 0 or not. What becomes of them is counted in `fates`.
     #[inline]
-    pub(crate) fn count_once(&self, counts: &Counts, made: &Made, room: Room) {
-        let sent = self.count_made(counts, made, room);
-        self.sent_once.add(sent);
-        counts.sent_once.add(sent);
-    }
-
-    /// Counts packets for a receiver, whose outcome is counted elsewhere.
-    #[inline]
-    pub(crate) fn count_sent(&self, counts: &Counts, made: &Made) {
-        let sent = self.count_made(counts, made, Room::Open);
-        counts.sent_otherwise.add(sent);
-    }
-
-    /// Returns the number of packets that were sent.
-    #[inline]
-    fn count_made(&self, counts: &Counts, made: &Made, room: Room) -> u64 {
+    pub(crate) fn count_sent(&self, counts: &Counts, is_once: bool, made: &Made) {
         let count = u64::from(made.count);
-        if room == Room::Full || made.too_large > 0 {
-            self.count_unsent(counts, made, room);
-        }
-        if room == Room::Full {
-            return 0;
-        }
         self.packets_sent.add(count);
         self.publish_sent.add(count);
         self.publish_bytes_sent.add(made.payload_bytes);
         counts.publish_bytes_sent.add(made.payload_bytes);
-        count
-    }
-
-    #[cold]
-    fn count_unsent(&self, counts: &Counts, made: &Made, room: Room) {
-        let too_large = u64::from(made.too_large);
-        let lost = if room == Room::Full { u64::from(made.count) } else { 0 };
-        self.dropped_budget.add(lost);
-        counts.dropped_budget.add(lost);
-        self.dropped_too_large.add(too_large);
-        counts.dropped_too_large.add(too_large);
-        self.publish_dropped.add(lost + too_large);
+        if !is_once {
+            counts.sent_otherwise.add(count);
+        }
     }
 }

@@ -13,6 +13,7 @@ use wire::{
 use crate::client::{Client, Tag};
 use crate::effects::Outside;
 use crate::encode::{ALIAS_BYTES, Dispatch, Form, Made, Receiver, Shape, Source, as_identifiers};
+use crate::fates::{CopiesAt, Whereabouts, once};
 use crate::mount::shortened;
 use crate::retained::Arrival;
 use crate::{Effects, Flush, Room, Run, Shard};
@@ -66,8 +67,8 @@ impl Shard {
         let now = to.now;
         let mut buffers = std::mem::take(&mut self.buffers);
         let mut dispatch = Dispatch::new(source, flush, now, &mut buffers).with_known(known);
-        if self.spans.is_some() {
-            dispatch = dispatch.with_mark(self.mark_of(source));
+        if self.fates.spans.is_some() {
+            dispatch = dispatch.with_mark(self.fates.mark_of(source));
         }
         let mut found = Found::default();
         let mut arrival = match source {
@@ -79,7 +80,7 @@ impl Shard {
                 continue;
             }
             let Some(receiver) = self.receiver(source, target, &mut arrival, now) else { continue };
-            self.counters.routed.add(u64::from(source.count()));
+            self.fates.come(u64::from(source.count()));
             if receiver.shape.qos == Qos::AtMostOnce {
                 self.send_once(&mut dispatch, target, &receiver, &mut found, to);
             } else if source.count() > 1 {
@@ -103,10 +104,9 @@ impl Shard {
         // The ledger has moved a session here before CONNACK says so: until then it gets nothing [MQTT-3.2.0-1].
         let client = self.clients.get_mut(target.connection).filter(|client| client.is_in);
         let Some(client) = client else {
-            self.count_absent(u64::from(source.count()));
-            if self.is_noting() {
-                self.note_all(target, source, (&Fate::Absent, None), now);
-            }
+            let at = CopiesAt::Delivery { target, source, packet_id: None };
+            self.fates.come(u64::from(source.count()));
+            self.fates.decided((target.connection, None), at, Fate::Absent, now);
             return None;
         };
         let is_5 = client.session.version()?.is_5();
@@ -133,20 +133,6 @@ impl Shard {
         })
     }
 
-    /// Counts subscribers that are not connected: messages of QoS 0 do not wait for them.
-    pub(crate) fn count_absent(&self, count: u64) {
-        self.counters.routed.add(count);
-        self.counters.dropped_absent.add(count);
-        self.counts.nobody.dropped_absent.add(count);
-        self.counters.publish_dropped.add(count);
-    }
-
-    /// Counts copies for a session that has ended before its connection was told so.
-    fn count_discarded(&self, count: u64) {
-        self.counters.discarded_session.add(count);
-        self.counts.nobody.discarded_session.add(count);
-    }
-
     /// QoS 0: now or never.
     fn send_once(
         &mut self,
@@ -159,21 +145,13 @@ impl Shard {
         let subscriber = &target.subscriber;
         let level = subscriber.gauge.level();
         if level == Level::Slow {
-            let count = u64::from(dispatch.count());
-            self.counters.dropped_slow.add(count);
-            self.counts_of(target.connection).dropped_slow.add(count);
-            self.counters.publish_dropped.add(count);
-            if self.is_noting() {
-                self.note_all(target, dispatch.source, (&Fate::Slow, None), to.now);
-            }
-            return;
+            let receiver = (target.connection, self.clients.get(target.connection));
+            let at = CopiesAt::Delivery { target, source: dispatch.source, packet_id: None };
+            return self.fates.decided(receiver, at, Fate::Slow, to.now);
         }
         let Some(client) = self.clients.get_mut(target.connection) else { return };
         let room = dispatch.send(target, receiver, &mut client.session, to);
-        self.counters.count_once(&client.counts, &dispatch.made, room);
-        if self.is_noting() {
-            self.note_once(target, (dispatch.source, receiver), room, to.now);
-        }
+        self.fates.decided_once(&client.counts, (target, receiver), dispatch, room, to.now);
         if room == Room::Over && level == Level::Open {
             subscriber.gauge.set(Level::Over);
             self.watch(target.connection, subscriber, to);
@@ -197,14 +175,12 @@ impl Shard {
         let connection = target.connection;
         let fits = dispatch.goes_as_it_came(target, receiver)
             && self.has_room(connection, run.bytes.len(), to)
-            && !self.records_fates_of(target);
+            && !self.fates.has_ring(target);
         let mut sent = 0;
         if fits && let Some(client) = self.clients.get_mut(connection) {
             let mut begin = || client.session.begin(run.qos)?.packet_id();
             sent = dispatch.send_renumbered(run, &mut begin, receiver, connection, to);
-            self.counters.in_flight.add(u64::from(dispatch.made.count));
-            client.counts.in_flight.add(u64::from(dispatch.made.count));
-            self.counters.count_sent(&client.counts, &dispatch.made);
+            self.fates.made(&client.counts, Whereabouts::Outside, &dispatch.made, Room::Open);
         }
         for (bytes, _, payload_bytes) in numbered_packets(&run.bytes[sent..], run.version) {
             let packet = Run { bytes, count: 1, payload_bytes: payload_bytes as u64, ..run };
@@ -222,31 +198,27 @@ impl Shard {
         found: &mut Found,
         to: &mut Outside<'_, impl Effects>,
     ) {
-        let connection = target.connection;
+        let (connection, source) = (target.connection, dispatch.source);
         let Receiver { shape, bytes_max, uses_aliases, .. } = *receiver;
         let bytes = dispatch.make(&target.identifiers, shape, bytes_max);
+        let at = |packet_id| CopiesAt::Delivery { target, source, packet_id };
         if dispatch.made.count == 0 {
-            self.note_all(target, dispatch.source, (&Fate::TooLarge, None), to.now);
-            return self.counters.count_sent(self.counts_of(connection), &dispatch.made);
+            let receiver = (connection, self.clients.get(connection));
+            return self.fates.decided(receiver, at(None), Fate::TooLarge, to.now);
         }
         let is_open = self.has_room(connection, dispatch.len(bytes), to);
         let Some(client) = self.clients.get_mut(connection) else {
             // One before it in the same delivery was one too many.
-            self.note_all(target, dispatch.source, (&Fate::SessionEnded, None), to.now);
-            return self.count_discarded(1);
+            return self.fates.decided((connection, None), at(None), Fate::SessionEnded, to.now);
         };
         if is_open
             && !uses_aliases
             && let Some(packet_id) = client.session.begin(shape.qos).and_then(|delivery| delivery.packet_id())
         {
             dispatch.send_numbered(bytes, packet_id, receiver, connection, to);
-            self.counters.in_flight.add(1);
-            client.counts.in_flight.add(1);
-            self.counters.count_sent(&client.counts, &dispatch.made);
-            if self.is_noting() {
-                self.note_all(target, dispatch.source, (&Fate::Sent, Some(packet_id)), to.now);
-            }
-            return;
+            self.counters.count_sent(&client.counts, false, &dispatch.made);
+            let receiver = (connection, Some(&*client));
+            return self.fates.decided(receiver, at(Some(packet_id)), Fate::Sent, to.now);
         }
         let Some(message) = dispatch.message(self.tally.budget()) else { return };
         let waiting = Waiting {
@@ -272,25 +244,25 @@ impl Shard {
         to: &mut Outside<'_, impl Effects>,
     ) {
         let is_ours = waiting.tag.is_none();
+        let at = CopiesAt::Coming { is_ours, waiting: Some(&waiting) };
         let Some(client) = self.clients.get_mut(id) else {
             // One before it in the same delivery was one too many.
-            return self.count_discarded(u64::from(is_ours));
+            return self.fates.decided((id, None), at, Fate::SessionEnded, to.now);
         };
         if client.session.waiting_bytes() > Budget::WAITING_BYTES_ALLOWED && self.tally.budget().is_tight() {
-            self.counters.dropped_queue_full.add(u64::from(is_ours));
-            client.counts.dropped_queue_full.add(u64::from(is_ours));
-            self.counters.publish_dropped.add(u64::from(is_ours));
-            self.note_waiting(id, &waiting, (Fate::NoMemory, None), to.now);
+            self.fates.decided((id, Some(client)), at, Fate::NoMemory, to.now);
             let why = "there is no memory for the messages that wait for the client";
             return self.end_for_memory(id, why, to);
         }
         // Messages that a group lends are bounded by the group.
         let bound = if is_ours { client.waiting_bound(&self.settings) } else { Bound::of(&self.settings) };
-        let noted = (self.fates.is_some() || self.spans.is_some()).then(|| waiting.clone());
-        match client.session.wait_within(waiting, bound) {
+        let noted = self.fates.is_on().then(|| waiting.clone());
+        let wait = client.session.wait_within(waiting, bound);
+        let fate = if wait == Wait::Waits { Fate::Waits } else { Fate::QueueFull };
+        let at = CopiesAt::Coming { is_ours, waiting: noted.as_ref() };
+        self.fates.decided((id, Some(client)), at, fate, to.now);
+        match wait {
             Wait::Waits => {
-                self.counters.waiting.add(u64::from(is_ours));
-                client.counts.waiting.add(u64::from(is_ours));
                 if !is_ours {
                     client.make_aside().shares.get_or_insert_default().waiting += 1;
                 }
@@ -301,14 +273,9 @@ impl Shard {
                     subscriber.gauge.set_behind(true);
                     self.watch(id, &subscriber, to);
                 }
-                noted.iter().for_each(|noted| self.note_waiting(id, noted, (Fate::Waits, None), to.now));
             }
             Wait::Full => {
-                self.counters.dropped_queue_full.add(u64::from(is_ours));
-                client.counts.dropped_queue_full.add(u64::from(is_ours));
-                self.counters.publish_dropped.add(u64::from(is_ours));
                 self.counters.ended_queue_full.add(1);
-                noted.iter().for_each(|noted| self.note_waiting(id, noted, (Fate::QueueFull, None), to.now));
                 let why = "more messages wait for the client than may";
                 self.give_up(id, DisconnectReason::QuotaExceeded, why, to);
             }
@@ -350,15 +317,8 @@ impl Shard {
             }
             let Some(client) = self.clients.get_mut(id) else { return };
             let Some((waiting, delivery)) = client.session.next_waiting() else { break };
-            if waiting.tag.is_none() {
-                self.counters.waiting.sub(1);
-                client.counts.waiting.sub(1);
-                self.counters.in_flight.add(1);
-                client.counts.in_flight.add(1);
-            }
-            if self.is_noting() {
-                self.note_waiting(id, &waiting, (Fate::Sent, delivery.packet_id()), now);
-            }
+            let at = CopiesAt::Waiting { waiting: &waiting, packet_id: delivery.packet_id() };
+            self.fates.decided((id, Some(client)), at, Fate::Sent, now);
             self.send_waiting(id, &waiting, delivery, to);
         }
         self.look_behind(id, to);
@@ -407,31 +367,17 @@ impl Shard {
         let Some(client) = self.clients.get_mut(id) else { return };
         let Some(waiting) = client.session.forget_waiting() else { return };
         let fate = if is_denied { Fate::MayNotRead } else { Fate::Expired };
-        self.note_waiting(id, &waiting, (fate, None), to.now);
-        let Some(client) = self.clients.get_mut(id) else { return };
-        match waiting.tag {
-            None => {
-                let (counters, counts) = (&*self.counters, &*client.counts);
-                let [counter, count] = match is_denied {
-                    true => [&counters.dropped_denied, &counts.dropped_denied],
-                    false => [&counters.dropped_expired, &counts.dropped_expired],
-                };
-                counters.waiting.sub(1);
-                counts.waiting.sub(1);
-                counter.add(1);
-                count.add(1);
-                counters.publish_dropped.add(1);
+        let at = CopiesAt::Waiting { waiting: &waiting, packet_id: None };
+        self.fates.decided((id, Some(client)), at, fate, to.now);
+        if let Some((group, entry)) = waiting.tag {
+            if let Some(shares) = client.aside_mut().and_then(|aside| aside.shares.as_mut()) {
+                shares.waiting -= 1;
             }
-            Some((group, entry)) => {
-                if let Some(shares) = client.aside_mut().and_then(|aside| aside.shares.as_mut()) {
-                    shares.waiting -= 1;
-                }
-                let what = Delivered::Group { group, entry };
-                to.command(match is_denied {
-                    true => Command::Acknowledged { what, connection: id, reason: ReasonCode::NotAuthorized },
-                    false => Command::Expired { group, entry, connection: id },
-                });
-            }
+            let what = Delivered::Group { group, entry };
+            to.command(match is_denied {
+                true => Command::Acknowledged { what, connection: id, reason: ReasonCode::NotAuthorized },
+                false => Command::Expired { group, entry, connection: id },
+            });
         }
     }
 
@@ -483,7 +429,7 @@ impl Shard {
             to.send(id, &self.scratch);
         }
         let payload_bytes = publish.payload.len() as u64;
-        self.counters.count_sent(&client.counts, &Made { count: 1, payload_bytes, ..Made::default() });
+        self.counters.count_sent(&client.counts, false, &Made { count: 1, payload_bytes, ..Made::default() });
     }
 
     /// Hands a step of retained messages to one client, with RETAIN 1 [MQTT-3.3.1-8 of 3.1.1].
@@ -527,13 +473,14 @@ impl Shard {
         buffer.clear();
         let form = Form { shape, identifiers: numbers, bytes_max: client.session.packet_bytes_max() };
         let made = source.encode(form, now, buffer);
-        self.counters.routed.add(1);
-        if made.count == 0 {
-            return self.counters.count_sent(&client.counts, &made);
+        self.fates.come(1);
+        let fate = if made.count == 0 { Fate::TooLarge } else { Fate::Waits };
+        let waiting = Waiting { message, qos, retain: true, identifiers, tag: None };
+        let at = CopiesAt::Coming { is_ours: true, waiting: Some(&waiting) };
+        self.fates.decided((connection, Some(client)), at, fate, now);
+        if made.count > 0 {
+            client.session.wait_in_any_case(waiting);
         }
-        client.session.wait_in_any_case(Waiting { message, qos, retain: true, identifiers, tag: None });
-        self.counters.waiting.add(1);
-        client.counts.waiting.add(1);
     }
 
     /// Sends a retained message of QoS 0.
@@ -556,9 +503,12 @@ impl Shard {
         let buffer = &mut self.buffers.single;
         buffer.clear();
         let made = source.encode(Form { shape, identifiers, bytes_max }, now, buffer);
-        self.counters.routed.add(1);
+        self.fates.come(1);
         let room = to.publish(connection, buffer, Flush::Direct);
-        self.counters.count_once(&client.counts, &made, room);
-        self.note_retained(connection, message, (&made, room), now);
+        let fate = once(made.count > 0, room);
+        if fate == Fate::Sent {
+            self.counters.count_sent(&client.counts, true, &made);
+        }
+        self.fates.decided((connection, Some(client)), CopiesAt::Retained(message), fate, now);
     }
 }

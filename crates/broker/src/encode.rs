@@ -447,10 +447,6 @@ impl<'a> Dispatch<'a> {
         room
     }
 
-    pub(crate) fn count(&self) -> u32 {
-        self.source.count()
-    }
-
     /// The message, if there is only one: packets that travel together have no properties.
     fn only(&mut self) -> Option<Publish<'a>> {
         if self.only.is_none() && self.source.count() == 1 {

@@ -123,8 +123,7 @@ impl Shard {
         subscriber.gauge.set_behind(false);
         self.open(&subscriber, to);
         let subscriber = if subscriber.queue.is_none() {
-            self.discard(&client);
-            self.note_session_end(&subscriber.client_id, to.now);
+            self.fates.session_ended(&client, &subscriber, to.now);
             Some(subscriber)
         } else {
             self.tally.sub(Purpose::Subscriptions, client.subscription_bytes);
@@ -162,20 +161,5 @@ impl Shard {
     ) {
         self.counters.ended_memory.add(1);
         self.give_up(id, DisconnectReason::QuotaExceeded, why, to);
-    }
-
-    /// Counts the messages in flight to a session that ends with its connection. Messages from a group go back to the
-    /// group.
-    fn discard(&self, client: &Client) {
-        let of_groups = client.aside().shares.as_deref();
-        let in_flight = client.session.in_flight() - of_groups.map_or(0, |shares| shares.in_flight.len());
-        let waiting = client.session.waiting_messages() - of_groups.map_or(0, |shares| shares.waiting);
-        let (in_flight, waiting) = (in_flight as u64, waiting as u64);
-        self.counters.in_flight.sub(in_flight);
-        client.counts.in_flight.sub(in_flight);
-        self.counters.waiting.sub(waiting);
-        client.counts.waiting.sub(waiting);
-        self.counters.discarded_session.add(in_flight + waiting);
-        client.counts.discarded_session.add(in_flight + waiting);
     }
 }

@@ -283,6 +283,7 @@ impl Shard {
     #[must_use]
     pub fn with_parties(mut self, parties: Arc<Parties>) -> Self {
         self.counts = OwnCounts::new(self.id, parties);
+        self.fates.nobody = Arc::clone(&self.counts.nobody);
         self
     }
 

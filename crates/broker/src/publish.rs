@@ -14,6 +14,7 @@ use wire::{Qos, ReasonCode, numbered_packets, numbered_run, publish_run};
 use crate::client::Client;
 use crate::effects::Outside;
 use crate::encode::Source;
+use crate::fates::Unrouted;
 use crate::pressure::{Blocker, Waiting};
 use crate::{Counters, Counts, Effects, Flush, Mail, Room, Run, Shard};
 
@@ -154,8 +155,7 @@ impl Shard {
         {
             // Behind a message that could not be stored none is stored, and none would be answered.
             client.session.ignore(ticket);
-            self.counters.refused_publish.add(1);
-            client.counts.refused_publish.add(1);
+            self.fates.unrouted(&client.counts, Unrouted::NotStored, 1);
             self.count_received(id, publish, publish.packet.payload.len());
             return len;
         }
@@ -203,7 +203,7 @@ impl Shard {
         consumed
     }
 
-    /// Takes in a message without a route.
+    /// Drops a message without a route, or carries it out, and answers it.
     fn end_unrouted(
         &mut self,
         id: ConnectionId,
@@ -211,37 +211,17 @@ impl Shard {
         why: NoRoute,
         to: &mut Outside<'_, impl Effects>,
     ) {
-        match why {
-            NoRoute::Control => self.control(id, publish, to),
-            NoRoute::Refused(reason) => self.refuse_publish(id, publish, reason, to),
-            NoRoute::TooHigh => {
-                self.counters.denied_level.add(1);
-                self.counts_of(id).denied_level.add(1);
-                self.note_denied(id, publish, to);
-                self.note_may_not_publish(id, publish, to.now);
-                self.complete_some(id, publish.ticket(), ReasonCode::NotAuthorized, to);
-            }
-        }
-    }
-
-    /// Drops a message that is not to be routed, and answers it.
-    fn refuse_publish(
-        &mut self,
-        id: ConnectionId,
-        publish: &Incoming<'_>,
-        reason: ReasonCode,
-        to: &mut Outside<'_, impl Effects>,
-    ) {
-        if reason == ReasonCode::NotAuthorized {
-            self.counters.denied_publish.add(1);
-            self.counts_of(id).denied_publish.add(1);
-            self.note_denied(id, publish, to);
+        let (why, reason) = match why {
+            NoRoute::Control => return self.control(id, publish, to),
+            NoRoute::TooHigh => (Unrouted::TooHigh, ReasonCode::NotAuthorized),
+            NoRoute::Refused(ReasonCode::NotAuthorized) => (Unrouted::Denied, ReasonCode::NotAuthorized),
+            NoRoute::Refused(reason) => (Unrouted::BadTopic, reason),
+        };
+        self.fates.unrouted(self.counts_of(id), why, 1);
+        self.count_received(id, publish, 0);
+        if why != Unrouted::BadTopic {
             self.note_may_not_publish(id, publish, to.now);
-        } else {
-            self.count_received(id, publish, 0);
-            self.counters.dropped_topic.add(1);
-            self.counts_of(id).dropped_topic.add(1);
-            self.counters.publish_dropped.add(1);
+            self.tell_denied(id, publish, to);
         }
         self.complete_some(id, publish.ticket(), reason, to);
     }
@@ -357,9 +337,7 @@ impl Shard {
     ) {
         let (now, mark) = (to.now, self.mark());
         let Some(client) = self.clients.get_mut(id) else { return };
-        let unheard = u64::from(route.targets.is_empty());
-        self.counters.no_subscribers.add(unheard);
-        client.counts.no_subscribers.add(unheard);
+        self.fates.unrouted(&client.counts, Unrouted::Unheard, u64::from(route.targets.is_empty()));
         let publisher = client.subscriber.as_ref().map(|subscriber| Arc::clone(&subscriber.client_id));
         let message = Message::new(publish.topic(), &publish.packet, publisher, now);
         let message = Arc::new(message.with_span(mark).charged_to(self.tally.budget()));
@@ -372,10 +350,10 @@ impl Shard {
             message,
             route: Some((route.generation, Arc::clone(&route.targets))),
         }));
-        self.count_absent(route.targets.absent_at(publish.packet.delivery.qos()) as u64);
-        if self.fates.is_some() {
+        self.fates.absent(route.targets.absent_at(publish.packet.delivery.qos()) as u64);
+        if self.fates.rings.is_some() {
             self.note_published(id, publish, &route.targets, now);
-            self.forget_publisher();
+            self.set_publisher(None);
         }
         // Its copies take another way than this shard sees; what holds them up holds this publisher up.
         let blocker = route.blocker(self.id, to);
@@ -496,16 +474,15 @@ impl Shard {
     ) -> Option<Arc<Subscriber>> {
         let targets = &route.targets;
         let count = u64::from(packets.count);
-        if self.fates.is_some() {
+        if self.fates.rings.is_some() {
             self.note_published(id, publish, targets, to.now);
         }
         if targets.is_empty() {
-            self.counters.no_subscribers.add(count);
-            self.counts_of(id).no_subscribers.add(count);
-            self.forget_publisher();
+            self.fates.unrouted(self.counts_of(id), Unrouted::Unheard, count);
+            self.set_publisher(None);
             return None;
         }
-        self.count_absent(count * targets.absent_at(packets.qos) as u64);
+        self.fates.absent(count * targets.absent_at(packets.qos) as u64);
         let flush = Flush::of(targets.count);
         let known = (packets.count == 1 && publish.is_verbatim()).then_some(&publish.packet);
         let (mut blocker, mut behind) = (None, None);
@@ -537,12 +514,12 @@ impl Shard {
             let receiver = group.members().and_then(|members| {
                 members.receiver_that(self.lane_for(id, members.dispatch(), publish, &mut lane), reads)
             });
-            if self.fates.is_some() {
+            if self.fates.rings.is_some() {
                 self.note_turn(group, receiver.as_ref(), publish, to.now);
             }
             blocker = blocker.or(self.forward_to_one(receiver, packets, route, to));
         }
-        self.forget_publisher();
+        self.set_publisher(None);
         match blocker {
             Some(Blocker::Shard(shard)) if to.mail_room(shard) != Room::Over => {}
             Some(blocker) => {
@@ -581,7 +558,7 @@ impl Shard {
         to: &mut Outside<'_, impl Effects>,
     ) -> Option<Blocker> {
         let Some((member, place)) = receiver else {
-            self.count_absent(1);
+            self.fates.absent(1);
             return None;
         };
         // If members take turns, a member is full only if all members are: otherwise another member would have received

@@ -99,16 +99,13 @@ impl Shard {
         self.rules().zip(subscriber)
     }
 
-    /// Counts a message that a client may not publish, beside the reason, and tells of the first, the tenth, the
-    /// hundredth and so on.
-    pub(crate) fn note_denied(
+    /// Tells of the first message that a client may not publish, the tenth, the hundredth and so on.
+    pub(crate) fn tell_denied(
         &mut self,
         id: ConnectionId,
         publish: &Incoming<'_>,
         to: &mut Outside<'_, impl Effects>,
     ) {
-        self.counters.publish_dropped.add(1);
-        self.count_received(id, publish, 0);
         let Some(client) = self.clients.get_mut(id) else { return };
         let denied = &mut client.make_aside().denied;
         *denied += 1;

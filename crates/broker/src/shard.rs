@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use auth::{Checked, Guard};
-use base::{Budget, ConnectionId, Fates, Level, Now, Purpose, ShardId, Tally};
+use base::{Budget, ConnectionId, Level, Now, Purpose, ShardId, Tally};
 use index::Subscriptions;
 use protocol::{Command, Durability, Publish, Reply};
 use session::{Request, Session, Settings, Terms};
@@ -16,6 +16,7 @@ use crate::drain::Draining;
 use crate::effects::Outside;
 use crate::encode::{Buffers, Source};
 use crate::ending::{By, Ending};
+use crate::fates::ShardFates;
 use crate::login::{Entries, Entry};
 use crate::mount::Mount;
 use crate::parties::OwnCounts;
@@ -23,7 +24,6 @@ use crate::pressure::Blocker;
 use crate::pressure::{JUDGE_MS, Judge, Waiting};
 use crate::relief::Relief;
 use crate::requests::UNITS_PER_TURN;
-use crate::spans::Spans;
 use crate::subscribe::Changes;
 use crate::sys::{Facts, Sys};
 use crate::wheel::Wheel;
@@ -83,10 +83,7 @@ pub struct Shard {
     stalled_ms: Option<u64>,
     /// How many cursors over retained messages were opened.
     pub(crate) cursors: u32,
-    /// The last messages for clients whose operators ask for them.
-    pub(crate) fates: Option<Box<Fates>>,
-    /// The spans of messages, if any have some.
-    pub(crate) spans: Option<Box<Spans>>,
+    pub(crate) fates: ShardFates,
     /// Buffer in which packets are assembled before they are sent.
     pub(crate) scratch: Vec<u8>,
     pub(crate) rewritten: Vec<u8>,
@@ -179,6 +176,8 @@ impl Shard {
         peers: Option<Peers>,
         now: Now,
     ) -> Self {
+        let counts = OwnCounts::new(id, Arc::default());
+        let fates = ShardFates::new(Arc::clone(&counters), Arc::clone(&counts.nobody));
         Self {
             id,
             settings,
@@ -188,7 +187,7 @@ impl Shard {
             rechecks_again: false,
             draining: None,
             counters,
-            counts: OwnCounts::new(id, Arc::default()),
+            counts,
             clients: Clients::default(),
             changes: Changes::default(),
             waiting: Waiting::default(),
@@ -202,8 +201,7 @@ impl Shard {
             stalled: Vec::new(),
             stalled_ms: None,
             cursors: 0,
-            fates: None,
-            spans: None,
+            fates,
             scratch: Vec::new(),
             rewritten: Vec::new(),
             entries: Entries::default(),
@@ -359,10 +357,10 @@ impl Shard {
         match mail {
             Mail::Forward(run, targets) => {
                 self.deliver(Source::Run(run), &targets, Flush::of(targets.len()), to);
-                self.forget_publisher();
+                self.set_publisher(None);
                 self.set_mark(None);
             }
-            Mail::Publisher(publisher) => self.know_publisher(publisher),
+            Mail::Publisher(publisher) => self.set_publisher(Some(publisher)),
             Mail::Marked(mark) => self.set_mark(Some(mark)),
             Mail::Resume(subscriber) => self.wake_for(&subscriber, to),
         }

@@ -17,8 +17,9 @@ use session::{Incoming, Waiting};
 use wire::{PacketId, Qos, ReasonCode};
 
 use crate::Shard;
-use crate::client::Tag;
+use crate::client::{Client, Tag};
 use crate::encode::Source;
+use crate::fates::ShardFates;
 
 /// The direction of a PUBLISH between a client and the broker. Each has packet identifiers of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -132,10 +133,10 @@ impl Spans {
         }
     }
 
-    /// Notes the fate of a copy. One that waits has no span yet.
-    fn copy(&mut self, mark: &Arc<SpanMark>, to: SpanReceiver<'_>, fate: Fate) {
+    /// Notes the fate of a copy with a mark. One that waits has no span yet.
+    pub(crate) fn copy(&mut self, mark: &Arc<SpanMark>, to: SpanReceiver<'_>, fate: &Fate) {
         let SpanReceiver { client_id, connection, packet_id, qos } = to;
-        let under_way = packet_id.filter(|_| fate == Fate::Sent);
+        let under_way = packet_id.filter(|_| *fate == Fate::Sent);
         let exchange = under_way.map(|packet_id| (connection, Way::ToClient, packet_id));
         let is_waiting = matches!(fate, Fate::Queued | Fate::Waits);
         // Before the span is made: one message may have many receivers.
@@ -154,7 +155,7 @@ impl Spans {
         };
         match exchange {
             Some(exchange) => self.open(exchange, span),
-            None => self.end(span, Some(fate)),
+            None => self.end(span, Some(fate.clone())),
         }
     }
 }
@@ -163,7 +164,7 @@ impl Shard {
     /// Records spans of messages from now on.
     #[must_use]
     pub fn with_spans(mut self, settings: SpanSettings) -> Self {
-        self.spans = Some(Box::new(Spans::new(settings)));
+        self.fates.spans = Some(Box::new(Spans::new(settings)));
         self
     }
 
@@ -171,11 +172,11 @@ impl Shard {
     /// [`end_publication`](Self::end_publication).
     #[inline]
     pub(crate) fn begin_publication(&mut self, id: ConnectionId, publish: &Incoming<'_>) -> bool {
-        self.spans.is_some() && self.begin_drawn(id, publish)
+        self.fates.spans.is_some() && self.begin_drawn(id, publish)
     }
 
     fn begin_drawn(&mut self, id: ConnectionId, publish: &Incoming<'_>) -> bool {
-        let Some(spans) = &mut self.spans else { return false };
+        let Some(spans) = &mut self.fates.spans else { return false };
         let Some(parent) = spans.draw(publish) else { return false };
         let own = self.clients.get(id).and_then(|client| client.subscriber.as_ref());
         let Some(client_id) = own.map(|own| &own.client_id) else { return false };
@@ -201,7 +202,7 @@ impl Shard {
 
     /// A PUBLISH was taken in. At QoS 0, this is the end of its span.
     pub(crate) fn end_publication(&mut self) {
-        let Some(spans) = &mut self.spans else { return };
+        let Some(spans) = &mut self.fates.spans else { return };
         spans.mark = None;
         if let Some(span) = spans.publication.take() {
             let fate = span.fate.clone().unwrap_or(Fate::Sent);
@@ -212,10 +213,10 @@ impl Shard {
     /// A PUBLISH is answered with this reason code, or at QoS 0 would be.
     #[inline]
     pub(crate) fn span_answered(&mut self, id: ConnectionId, ticket: Option<Ticket>, reason: ReasonCode) {
-        let Some(spans) = &mut self.spans else { return };
+        let Some(spans) = &mut self.fates.spans else { return };
         match ticket {
             Some(Ticket::PubAck(packet_id) | Ticket::PubRec(packet_id)) => {
-                spans.end_exchange((id, Way::FromClient, packet_id), Some(crate::fates::answered(reason)));
+                spans.end_exchange((id, Way::FromClient, packet_id), Some(Fate::answered(reason)));
             }
             Some(Ticket::PubRel(_) | Ticket::PubComp(_)) => {}
             None if reason.is_error() => {
@@ -225,17 +226,9 @@ impl Shard {
         }
     }
 
-    /// The client has acknowledged its copy to the end, or refused it.
-    #[inline]
-    pub(crate) fn span_acknowledged(&mut self, id: ConnectionId, packet_id: PacketId, reason: ReasonCode) {
-        if let Some(spans) = &mut self.spans {
-            spans.end_exchange((id, Way::ToClient, packet_id), Some(crate::fates::answered(reason)));
-        }
-    }
-
     /// A connection is over, and with it the spans of what was not answered.
     pub(crate) fn end_spans_of(&mut self, id: ConnectionId) {
-        let Some(spans) = &mut self.spans else { return };
+        let Some(spans) = &mut self.fates.spans else { return };
         let all = (id, Way::FromClient, PacketId::MIN)..=(id, Way::ToClient, PacketId::MAX);
         let exchanges: Vec<Exchange> = spans.open.range(all).map(|(exchange, _)| *exchange).collect();
         exchanges.into_iter().for_each(|exchange| spans.end_exchange(exchange, None));
@@ -244,11 +237,27 @@ impl Shard {
     /// Further packets were read together with one that is not drawn.
     #[inline]
     pub(crate) fn pass_drawing(&mut self, packets: u32) {
-        if let Some(spans) = &mut self.spans {
+        if let Some(spans) = &mut self.fates.spans {
             spans.pass(packets);
         }
     }
 
+    /// The mark of the PUBLISH that is taken in.
+    #[inline]
+    pub(crate) fn mark(&self) -> Option<Arc<SpanMark>> {
+        self.fates.spans.as_ref()?.mark.clone()
+    }
+
+    /// The packets that come next have this mark, or none.
+    #[inline]
+    pub(crate) fn set_mark(&mut self, mark: Option<Arc<SpanMark>>) {
+        if let Some(spans) = &mut self.fates.spans {
+            spans.mark = mark;
+        }
+    }
+}
+
+impl ShardFates {
     /// The mark of the messages of a delivery.
     #[inline]
     pub(crate) fn mark_of(&self, source: Source<'_>) -> Option<Arc<SpanMark>> {
@@ -259,39 +268,28 @@ impl Shard {
         }
     }
 
-    /// The mark of the PUBLISH that is taken in.
-    #[inline]
-    pub(crate) fn mark(&self) -> Option<Arc<SpanMark>> {
-        self.spans.as_ref()?.mark.clone()
-    }
-
-    /// The packets that come next have this mark, or none.
-    #[inline]
-    pub(crate) fn set_mark(&mut self, mark: Option<Arc<SpanMark>>) {
-        if let Some(spans) = &mut self.spans {
-            spans.mark = mark;
-        }
-    }
-
-    /// Notes the fate of a copy with a mark.
-    pub(crate) fn span_copy(&mut self, mark: &Arc<SpanMark>, to: SpanReceiver<'_>, fate: Fate) {
-        if let Some(spans) = &mut self.spans {
-            spans.copy(mark, to, fate);
-        }
-    }
-
     /// Notes the fate of a copy that has waited, or was to wait. One with RETAIN 1 has no span: most of these come with a
     /// subscription, and may have been published long ago.
     pub(crate) fn span_waiting(
         &mut self,
-        (connection, packet_id): (ConnectionId, Option<PacketId>),
+        (connection, client, packet_id): (ConnectionId, Option<&Client>, Option<PacketId>),
         waiting: &Waiting<Tag>,
-        fate: Fate,
+        fate: &Fate,
     ) {
         let Some(mark) = waiting.message.span().filter(|_| !waiting.retain) else { return };
-        let own = self.clients.get(connection).and_then(|client| client.subscriber.as_ref());
-        let (Some(spans), Some(own)) = (&mut self.spans, own) else { return };
+        let (Some(spans), Some(own)) =
+            (&mut self.spans, client.and_then(|client| client.subscriber.as_ref()))
+        else {
+            return;
+        };
         let to = SpanReceiver { client_id: &own.client_id, connection, packet_id, qos: waiting.qos };
         spans.copy(mark, to, fate);
+    }
+
+    /// The client has answered its copy, to the end or with PUBREC.
+    pub(crate) fn end_span(&mut self, id: ConnectionId, packet_id: PacketId, fate: &Fate) {
+        if let Some(spans) = self.spans.as_mut().filter(|_| !fate.is_open()) {
+            spans.end_exchange((id, Way::ToClient, packet_id), Some(fate.clone()));
+        }
     }
 }

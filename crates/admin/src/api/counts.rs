@@ -24,8 +24,9 @@ impl Counts {
         let (parties, totals) = shared.operator.counted();
         let mut sum = Counted::default();
         parties.iter().for_each(|(_, counted)| sum += counted);
-        let totals = sum.compare(&totals).into_iter();
-        let totals = totals.map(|(name, sum, broker)| json!({ "name": name, "sum": sum, "broker": broker }));
+        let totals = sum
+            .compare(&totals)
+            .map(|(name, sum, broker)| json!({ "name": name, "sum": sum, "broker": broker }));
         Self { parties, totals: totals.collect() }
     }
 

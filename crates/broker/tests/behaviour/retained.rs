@@ -1,8 +1,15 @@
 //! Retained messages: what a subscription brings, and that everybody agrees on the winner.
 
-use wire::{RetainHandling, SubscribeProperties, SubscriptionOptions, Version};
+use std::num::{NonZeroU16, NonZeroU32};
 
-use crate::world::{Peer, World, bytes, name};
+use base::{AskFates, FateBounds};
+use broker::{Answer, Question};
+use wire::{
+    Connect, Delivery, PacketId, Publish, Qos, RetainHandling, SubscribeProperties, SubscriptionOptions,
+    Version,
+};
+
+use crate::world::{Peer, World, bytes, name, utf8};
 
 fn with_handling(retain_handling: RetainHandling) -> SubscriptionOptions {
     SubscriptionOptions { retain_handling, ..SubscriptionOptions::default() }
@@ -33,6 +40,40 @@ fn a_subscription_brings_the_last_value_of_each_matching_topic() {
             ["PUBLISH q0 retain \"a/1\" 3 B \"new\"", "PUBLISH q0 retain \"a/2\" 3 B \"two\""]
         );
     }
+}
+
+/// As any other message that waits for its client, or never will.
+#[test]
+fn a_retained_message_behind_the_window_or_too_large_for_its_client_has_a_record() {
+    let mut world = World::new(1);
+    let publisher = world.connect(0, Version::V5, "p");
+    let subscriber = world.accept(0, Version::V5);
+    let mut connect = Connect::new(Version::V5, utf8("s"));
+    connect.properties.receive_maximum = NonZeroU16::new(1);
+    connect.properties.maximum_packet_bytes = NonZeroU32::new(100);
+    world.send(subscriber, &connect.into());
+    for (topic, length) in [("a/1", 1), ("a/2", 1), ("a/3", 200)] {
+        let delivery = Delivery::AtLeastOnce { packet_id: PacketId::MIN, dup: false };
+        let payload = vec![b'x'; length];
+        world.send(
+            publisher,
+            &Publish { delivery, retain: true, ..Publish::new(name(topic), &payload) }.into(),
+        );
+    }
+    let ask = |world: &mut World, ask| {
+        let answer = world.shards[0].ask(Question::Fates(ask), world.now, &mut world.outside[0]);
+        let Answer::Fates(list) = answer else { panic!("it is asked for fates") };
+        list.records
+    };
+    let bounds = FateBounds { messages: 9, bytes: 1 << 20 };
+    ask(&mut world, AskFates::Begin { client_id: "s".into(), for_ms: 1_000, bounds });
+    let options = SubscriptionOptions { qos: Qos::AtLeastOnce, ..SubscriptionOptions::default() };
+    world.subscribe_with(subscriber, "a/+", options, SubscribeProperties::default());
+    let records = ask(&mut world, AskFates::Read { client_id: "s".into() });
+    let mut fates: Vec<&str> = records.iter().map(|record| record.fate.word()).collect();
+    fates.sort_unstable();
+    assert_eq!(fates, ["sent", "too_large", "waits"]);
+    world.assert_account();
 }
 
 #[test]
