@@ -6,6 +6,7 @@
 mod answers;
 mod costs;
 mod crates;
+mod fates;
 mod ledger;
 mod manifests;
 mod order;
@@ -66,6 +67,11 @@ fn imports_between_the_parts_of_the_ledger_run_one_way() {
 #[test]
 fn the_types_of_the_ledger_have_few_fields_and_methods() {
     assert_none(&ledger::sizes(&sources()));
+}
+
+#[test]
+fn the_counters_of_fates_are_written_in_one_place() {
+    assert_none(&fates::findings(&sources()));
 }
 
 #[test]

@@ -25,6 +25,17 @@ pub(crate) struct Name {
     pub(crate) is_macro: bool,
 }
 
+/// A field or a method behind a dot.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    /// The name before the dot: of a value, or of a function that returns it.
+    pub(crate) of: String,
+    pub(crate) name: String,
+    /// The name behind the next dot.
+    pub(crate) then: String,
+    pub(crate) line: usize,
+}
+
 /// A type, with the number of its fields and of its methods in this file.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Type {
@@ -73,6 +84,13 @@ impl Source {
         let mut names = Vec::new();
         collect_names(self.tokens.clone(), &[], self.is_of_tests(), &mut names);
         names
+    }
+
+    /// Everything behind a dot.
+    pub(crate) fn members(&self) -> Vec<Member> {
+        let mut members = Vec::new();
+        collect_members(self.tokens.clone(), &mut members);
+        members
     }
 
     /// Every function with a body, in order; those inside of others are listed by themselves too.
@@ -159,6 +177,27 @@ fn follows_separator(tokens: &[TokenTree], index: usize) -> bool {
 
 fn follows_comma_of_use(tokens: &[TokenTree], index: usize, prefix: &[String]) -> bool {
     !prefix.is_empty() && index > 0 && is_punct(tokens.get(index - 1), ',')
+}
+
+fn collect_members(stream: TokenStream, members: &mut Vec<Member>) {
+    let tokens: Vec<TokenTree> = stream.into_iter().collect();
+    let name = |index: Option<usize>| match index.and_then(|index| tokens.get(index)) {
+        Some(TokenTree::Ident(ident)) => ident.to_string(),
+        _ => String::new(),
+    };
+    for (index, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Ident(ident) if index > 0 && is_punct(tokens.get(index - 1), '.') => {
+                let is_call = index > 1 && matches!(tokens[index - 2], TokenTree::Group(_));
+                let of = name(index.checked_sub(if is_call { 3 } else { 2 }));
+                let then = is_punct(tokens.get(index + 1), '.').then_some(index + 2);
+                let line = ident.span().start().line;
+                members.push(Member { of, name: ident.to_string(), then: name(then), line });
+            }
+            TokenTree::Group(group) => collect_members(group.stream(), members),
+            _ => {}
+        }
+    }
 }
 
 fn collect_functions(stream: TokenStream, functions: &mut Vec<Function>) {
@@ -275,6 +314,13 @@ fn items_of_tests_are_told_from_the_rest() {
     assert!(Source::parse("crates/x/tests/a.rs", "").is_of_tests());
     assert!(Source::parse("crates/x/src/codec/tests.rs", "").is_of_tests());
     assert!(!Source::parse("crates/x/src/latest.rs", "").is_of_tests());
+}
+
+#[test]
+fn what_stands_behind_dots_has_the_names_around_it() {
+    let members = Source::parse("x.rs", "fn a() { b.c.d(e(f).g); }").members().into_iter();
+    let found: Vec<_> = members.map(|Member { of, name, then, .. }| [of, name, then].join(" ")).collect();
+    assert_eq!(found, ["b c d", "c d ", "e g "]);
 }
 
 #[test]
