@@ -119,8 +119,11 @@ fn a_sender_that_has_to_wait_is_told_in_any_schedule() {
 }
 
 /// Rule 10 of `protocol::order`, for publishers that wait for a subscriber. `begin` registers the publisher, and `end` ends
-/// what it waits for.
-fn publisher_waits(begin: fn(&Gauge, ShardId) -> bool, end: fn(&Gauge)) {
+/// what it waits for and returns who is to be told.
+fn publisher_waits<T: Iterator<Item = ShardId> + 'static>(
+    begin: fn(&Gauge, ShardId) -> bool,
+    end: fn(&Gauge) -> T,
+) {
     in_all_schedules(move || {
         let (gauge, publisher) = (Arc::new(Gauge::default()), Thread::default());
         gauge.set(Level::Over);
@@ -128,8 +131,7 @@ fn publisher_waits(begin: fn(&Gauge, ShardId) -> bool, end: fn(&Gauge)) {
         let subscriber = {
             let (gauge, publisher) = (Arc::clone(&gauge), publisher.clone());
             thread::spawn(move || {
-                end(&gauge);
-                for shard in gauge.take_waiting() {
+                for shard in end(&gauge) {
                     assert_eq!(shard.number(), 5);
                     publisher.unpark();
                 }
@@ -144,12 +146,12 @@ fn publisher_waits(begin: fn(&Gauge, ShardId) -> bool, end: fn(&Gauge)) {
 
 #[test]
 fn a_publisher_that_has_to_wait_is_told_in_any_schedule() {
-    publisher_waits(|gauge, shard| gauge.wait(shard, false), |gauge| gauge.set(Level::Open));
+    publisher_waits(|gauge, shard| gauge.wait(shard, false), |gauge| gauge.release(Level::Open));
 }
 
 #[test]
 fn a_publisher_that_waits_for_a_window_is_told_in_any_schedule() {
-    publisher_waits(|gauge, shard| gauge.wait_behind(shard, true), |gauge| gauge.set_behind(false));
+    publisher_waits(|gauge, shard| gauge.wait_behind(shard, true), Gauge::release_behind);
 }
 
 /// A route that is still current after its change was announced is the route after the change.

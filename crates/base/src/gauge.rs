@@ -38,7 +38,8 @@ impl Gauge {
         }
     }
 
-    /// Sets the level. Only the subscriber's own shard calls this.
+    /// Sets the level, and tells nobody: [`release`](Self::release) ends the level [`Over`](Level::Over). Only the
+    /// subscriber's own shard calls this.
     pub fn set(&self, level: Level) {
         self.level.store(level as u8, Ordering::SeqCst);
     }
@@ -56,7 +57,7 @@ impl Gauge {
         self.is_behind.load(Ordering::Relaxed)
     }
 
-    /// Sets whether too much waits behind its window. Only the subscriber's own shard calls this.
+    /// Sets whether too much waits behind its window, and tells nobody. Only the subscriber's own shard calls this.
     pub fn set_behind(&self, is_behind: bool) {
         self.is_behind.store(is_behind, Ordering::SeqCst);
     }
@@ -80,9 +81,21 @@ impl Gauge {
         self.level.load(Ordering::SeqCst) == Level::Over as u8
     }
 
-    /// Removes and returns the shards that wait. The level must already be other than [`Over`](Level::Over), so that no
-    /// publisher begins to wait.
-    pub fn take_waiting(&self) -> impl Iterator<Item = ShardId> + use<> {
+    /// Sets a level other than [`Over`](Level::Over). Then removes and returns the shards that wait, which are to be told: the
+    /// other half of rule 10. Only the subscriber's own shard calls this.
+    pub fn release(&self, level: Level) -> impl Iterator<Item = ShardId> + use<> {
+        self.set(level);
+        self.take_waiting()
+    }
+
+    /// Notes that little waits behind its window. Then removes and returns the shards that wait, which are to be told: the
+    /// other half of rule 10. Only the subscriber's own shard calls this.
+    pub fn release_behind(&self) -> impl Iterator<Item = ShardId> + use<> {
+        self.set_behind(false);
+        self.take_waiting()
+    }
+
+    fn take_waiting(&self) -> impl Iterator<Item = ShardId> + use<> {
         self.holds_others.store(0, Ordering::Relaxed);
         let bits = match self.waiting.load(Ordering::SeqCst) {
             0 => 0,

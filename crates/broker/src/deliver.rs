@@ -289,9 +289,9 @@ impl Shard {
         let Some(subscriber) = client.subscriber.as_ref() else { return };
         if subscriber.gauge.is_marked_behind() && !is_behind(client, &self.settings, 4) {
             let subscriber = Arc::clone(subscriber);
-            subscriber.gauge.set_behind(false);
+            let waiting = subscriber.gauge.release_behind();
             self.judge.had_room(id, now.monotonic_ms);
-            self.tell_waiting(&subscriber, to);
+            self.tell_waiting(&subscriber, waiting, to);
         }
     }
 

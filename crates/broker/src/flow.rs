@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use base::{ConnectionId, Level, Now, Subscriber};
+use base::{ConnectionId, Level, Now, ShardId, Subscriber};
 use wire::DisconnectReason;
 
 use crate::effects::Outside;
@@ -127,8 +127,8 @@ impl Shard {
 
     /// A subscriber of this shard has room, or has gone: everybody who waits for it may go on.
     pub(crate) fn open(&mut self, subscriber: &Arc<Subscriber>, to: &mut Outside<'_, impl Effects>) {
-        subscriber.gauge.set(Level::Open);
-        self.tell_waiting(subscriber, to);
+        let waiting = subscriber.gauge.release(Level::Open);
+        self.tell_waiting(subscriber, waiting, to);
     }
 
     /// Publishers who wait look whom they could publish to meanwhile, and tell those they wait for.
@@ -140,8 +140,14 @@ impl Shard {
         });
     }
 
-    pub(crate) fn tell_waiting(&mut self, subscriber: &Arc<Subscriber>, to: &mut Outside<'_, impl Effects>) {
-        for shard in subscriber.gauge.take_waiting() {
+    /// Tells these shards, which waited for a subscriber.
+    pub(crate) fn tell_waiting(
+        &mut self,
+        subscriber: &Arc<Subscriber>,
+        waiting: impl Iterator<Item = ShardId>,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
+        for shard in waiting {
             if shard == self.id {
                 self.wake_for(subscriber, to);
             } else {
@@ -211,8 +217,8 @@ impl Shard {
                 }
                 Verdict::Slow => {
                     self.counters.slow_subscribers.add(1);
-                    subscriber.gauge.set(Level::Slow);
-                    self.tell_waiting(&subscriber, to);
+                    let waiting = subscriber.gauge.release(Level::Slow);
+                    self.tell_waiting(&subscriber, waiting, to);
                 }
             }
         }

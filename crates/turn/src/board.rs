@@ -155,39 +155,45 @@ mod tests {
         assert!(!way.wait_above(50));
     }
 
-    /// Both threads begin each round at the same moment.
+    /// Both threads begin each round at the same moment, or one of them a little later.
     #[test]
     fn a_sender_that_has_to_wait_is_told_however_both_threads_run() {
         const ROUNDS: usize = 50_000;
         let way = Way::default();
         let [begun, done] = [AtomicUsize::new(0), AtomicUsize::new(0)];
-        let meet = |round: usize| {
+        let meet = |round: usize, spins: usize| {
             begun.fetch_add(1, Ordering::AcqRel);
-            while begun.load(Ordering::Acquire) < 2 * round {
-                std::thread::yield_now();
-            }
+            await_count(&begun, 2 * round);
+            (0..spins).for_each(|_| std::hint::spin_loop());
         };
         let is_told = AtomicBool::new(false);
         let mut lost = 0;
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for round in 1..=ROUNDS {
-                    meet(round);
+                    meet(round, round % 8);
                     is_told.store(way.handled(100), Ordering::Release);
                     done.store(round, Ordering::Release);
                 }
             });
             for round in 1..=ROUNDS {
                 way.add(100, 50);
-                meet(round);
+                meet(round, round / 8 % 8);
                 let waits = way.wait_above(50);
-                while done.load(Ordering::Acquire) < round {
-                    std::thread::yield_now();
-                }
+                await_count(&done, round);
                 lost += usize::from(waits && !is_told.load(Ordering::Acquire));
                 let _ = way.handled(0);
             }
         });
         assert_eq!(lost, 0, "rounds in which the sender waits for ever");
+    }
+
+    /// Waits for the other thread. It seldom gives up the processor: a thread that has to get it back does not meet the other.
+    fn await_count(counter: &AtomicUsize, count: usize) {
+        let mut looks = 0_u32;
+        while counter.load(Ordering::Acquire) < count {
+            looks = looks.wrapping_add(1);
+            if looks.is_multiple_of(1_000) { std::thread::yield_now() } else { std::hint::spin_loop() }
+        }
     }
 }
