@@ -413,6 +413,7 @@ impl Shard {
             }
             Reply::Decided { connection } => {
                 if let Some(client) = self.clients.get_mut(connection) {
+                    // One for each command of `post`: rule 6 of `protocol::order`.
                     client.decided = client.decided.wrapping_add(1);
                 }
             }

@@ -82,12 +82,14 @@ fn a_change_without_effect_does_not_end_a_generation() {
 }
 
 /// Two filters for one topic always change in one batch, so that a reader who sees one without the other, or who finds a
-/// cached route wrong that its generation calls current, has found a fault.
+/// cached route wrong that its generation calls current, has found a fault. Many others change behind them in the same batch:
+/// a reader has time to look between the first change and the last.
 #[test]
 fn readers_see_whole_batches_and_never_an_outdated_route() {
     const BATCHES: u32 = 1_000;
     let index = Plain::new([1, 2]);
     let topic = topic!("a/b");
+    let others: Vec<String> = (0..500).map(|number| format!("other/{number}")).collect();
     let lookup = || {
         let mut route = Vec::new();
         index.for_each_match(topic, |_, options| route.push(*options));
@@ -103,7 +105,12 @@ fn readers_see_whole_batches_and_never_an_outdated_route() {
                 let both = [filter!("a/b"), filter!("+/b")];
                 let subscribe =
                     both.map(|filter| Change::Subscribe { filter, subscriber: &1, options: round });
-                index.apply(subscribe, &mut Vec::new());
+                let others = others.iter().map(|filter| Change::Subscribe {
+                    filter: TopicFilter::new(filter).expect("a filter"),
+                    subscriber: &1,
+                    options: round,
+                });
+                index.apply(subscribe.into_iter().chain(others), &mut Vec::new());
                 told.store(round, Ordering::Release);
                 let seen = looks.load(Ordering::Acquire);
                 while looks.load(Ordering::Acquire) < seen + 2 {

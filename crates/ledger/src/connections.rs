@@ -99,6 +99,7 @@ impl Ledger {
             Ok(Some(claimed)) => {
                 let reply = Reply::Claimed(Box::new(claimed));
                 if is_recorded {
+                    // CONNACK promises a session: rule 11 of `protocol::order`.
                     self.replies.answer(&mut self.lines, Answer::new(place.shard, reply), now, to);
                 } else {
                     to.post(place.shard, reply);

@@ -1,7 +1,8 @@
 //! The rules of order between threads, numbered. Code that keeps a rule names its number.
 //!
-//! A test of `tests/architecture` checks that each file below names the rule and that each test exists. Each test fails
-//! when the code breaks its rule.
+//! A test of `tests/architecture` checks that each file below names the rule and that each test exists. Each of these files was
+//! changed on purpose so that it breaks its rule, and a test of the rule failed. Each test failed for at least one of these
+//! changes.
 //!
 //! # Rule 1: an inbox keeps its order
 //! Letters of one sender are handled in the order in which they were posted. Replies in one letter keep their order too.
@@ -44,8 +45,9 @@
 //! While the ledger has a message of a publisher to decide, the shard posts the publisher's later messages to the same
 //! topic as commands too.
 //!
-//! Kept in `crates/broker/src/publish.rs`.
-//! Shown by `a_retained_message_and_the_next_one_without_the_flag_keep_their_order`.
+//! Kept in `crates/broker/src/publish.rs`, `crates/broker/src/shard.rs`.
+//! Shown by `a_retained_message_and_the_next_one_without_the_flag_keep_their_order`,
+//! `a_message_with_a_new_route_does_not_pass_the_one_before_that_is_undecided`.
 //!
 //! # Rule 7: `Left` is the last command of a connection
 //! The changes of subscriptions that a client has asked for are posted before [`Command::Left`](crate::Command::Left).
@@ -58,15 +60,17 @@
 //! The ledger posts [`Reply::Claimed`](crate::Reply::Claimed) to a newcomer when the earlier holder's
 //! [`Command::Left`](crate::Command::Left) has come, and not before.
 //!
-//! Kept in `crates/ledger/src/connections.rs`.
-//! Shown by `an_identifier_has_one_holder_and_the_newest_claimant_follows`.
+//! Kept in `crates/ledger/src/connections.rs`, `crates/ledger/src/sessions/claims.rs`.
+//! Shown by `an_identifier_is_taken_over_across_shards_with_what_the_old_connection_had`,
+//! `an_identifier_has_one_holder_and_the_newest_claimant_follows`.
 //!
 //! # Rule 9: an evicted client is read first
-//! A shard that is told to evict a client reads the bytes that have arrived from it, if the client has closed its
+//! A shard that is told to evict a client reads all bytes that have arrived from it, if the client has closed its
 //! direction. A DISCONNECT among them counts.
 //!
 //! Kept in `crates/turn/src/shard.rs`.
-//! Shown by `the_disconnect_of_an_evicted_client_counts_although_others_leave_before_it`.
+//! Shown by `the_disconnect_of_an_evicted_client_counts_although_others_leave_before_it`,
+//! `a_client_that_is_taken_over_is_heard_to_the_end`.
 //!
 //! # Rule 10: announce, then look again
 //! A sender that finds too much under way announces that it waits, and looks again before it waits. The receiver first
@@ -82,12 +86,14 @@
 //! [`Reply::Claimed`](crate::Reply::Claimed)) is posted when its record is as safe as the connection's
 //! [`Durability`](crate::Durability) says. Replies of one kind to one connection keep their order.
 //!
-//! Kept in `crates/ledger/src/replies.rs`.
-//! Shown by `each_connection_waits_for_what_its_listener_asks_for`, `a_hasty_connection_keeps_the_order_of_its_answers`.
+//! Kept in `crates/ledger/src/replies.rs`, `crates/ledger/src/connections.rs`, `crates/ledger/src/sessions/subscribe.rs`.
+//! Shown by `each_connection_waits_for_what_its_listener_asks_for`, `a_hasty_connection_keeps_the_order_of_its_answers`,
+//! `answers_keep_their_order`, `a_subscription_of_a_lasting_session_is_acknowledged_when_it_is_recorded`.
 //!
 //! # Rule 12: the generation goes before the look-up
 //! A route carries the generation of the index that was read before the topic was looked up. A change raises the
 //! generation inside the write lock under which it is made, and not before.
 //!
 //! Kept in `crates/broker/src/publish.rs`, `crates/index/src/lib.rs`.
-//! Shown by `readers_see_whole_batches_and_never_an_outdated_route`.
+//! Shown by `readers_see_whole_batches_and_never_an_outdated_route`,
+//! `a_subscription_that_is_written_while_its_topic_is_looked_up_gets_the_next_message`.

@@ -152,24 +152,25 @@ mod tests {
     #[test]
     fn letters_keep_their_order_around_answers() {
         let budget = Arc::new(Budget::default());
-        let evict = Reply::Evict { connection: base::ConnectionId { slot: 1, generation: 0 } };
+        let evict = |slot| Reply::Evict { connection: base::ConnectionId { slot, generation: 0 } };
         let charge = budget.charge(Purpose::Mail, 1);
         let mut pile: Pile<()> = Pile::default();
         pile.take(&mut vec![
             Note::MailRead(ShardId::new(1)).into(),
-            Letter::Answers(Answers { replies: vec![evict], bytes: 9, charge }),
+            Letter::Answers(Answers { replies: vec![evict(1), evict(2)], bytes: 9, charge }),
             Note::CommandsRead.into(),
         ]);
         let mut read = Vec::new();
         pile.read(BYTES_PER_TURN, |piece| {
             read.push(match piece {
                 Piece::Note(Note::MailRead(_)) => "mail",
-                Piece::Reply(Reply::Evict { .. }) => "evict",
+                Piece::Reply(Reply::Evict { connection }) if connection.slot == 1 => "first reply",
+                Piece::Reply(Reply::Evict { .. }) => "second reply",
                 Piece::AnswersRead(9) => "all",
                 Piece::Note(Note::CommandsRead) => "commands",
                 _ => "something else",
             });
         });
-        assert_eq!(read, ["mail", "evict", "all", "commands"]);
+        assert_eq!(read, ["mail", "first reply", "second reply", "all", "commands"]);
     }
 }

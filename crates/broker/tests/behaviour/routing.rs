@@ -1,6 +1,11 @@
 //! Routing of messages: their receivers, their order, and their encoding.
 
 use std::num::NonZeroU32;
+use std::sync::{Arc, Barrier};
+use std::thread;
+
+use base::{ConnectionId, Interest, ShardId, Subscriber};
+use index::Change;
 
 use crate::world::{Peer, World, bytes, name, utf8};
 use wire::{
@@ -34,6 +39,46 @@ fn a_message_goes_to_every_matching_subscriber_on_every_shard_in_its_own_version
                 );
             }
         }
+    }
+}
+
+/// Another thread writes the subscription, as another shard does. The topic has many subscribers that are not connected: most
+/// of a look-up is their sorting, after the index was read.
+#[test]
+fn a_subscription_that_is_written_while_its_topic_is_looked_up_gets_the_next_message() {
+    const ROUNDS: usize = 100;
+    let (mut world, filter, at_most_once) =
+        (World::new(1), topic::filter!("t"), Interest::new(wire::Qos::AtMostOnce));
+    let late = world.connect(0, Version::V5, "late");
+    world.subscribe(late, "other");
+    let publisher = world.connect(0, Version::V5, "publisher");
+    let index = Arc::clone(&world.index);
+    let mut found = None;
+    index.for_each_match(name("other"), |subscriber, _| found = Some(Arc::clone(subscriber)));
+    let late_one = found.expect("it has subscribed");
+    for slot in 0..500 {
+        let connection = ConnectionId { slot, generation: 0 };
+        let absent = Arc::new(Subscriber::new("absent".into(), ShardId::new(0), connection));
+        absent.move_to(None);
+        let change = Change::Subscribe { filter, subscriber: &absent, options: at_most_once };
+        index.apply([change], &mut Vec::new());
+    }
+    for round in 0..ROUNDS {
+        let meet = Barrier::new(2);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                meet.wait();
+                (0..round * 20).for_each(|_| std::hint::spin_loop());
+                let change = Change::Subscribe { filter, subscriber: &late_one, options: at_most_once };
+                index.apply([change], &mut Vec::new());
+            });
+            meet.wait();
+            world.publish(publisher, "t", "meanwhile");
+        });
+        world.packets(late);
+        world.publish(publisher, "t", "behind");
+        assert_eq!(world.packets(late), ["PUBLISH q0 \"t\" 6 B \"behind\""], "round {round}");
+        index.apply([Change::Unsubscribe { filter, subscriber: &late_one }], &mut Vec::new());
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) struct World {
     pub(crate) outside: Vec<Outside>,
     pub(crate) counters: Vec<Arc<Counters>>,
     pub(crate) parties: Arc<Parties>,
-    index: Arc<Subscriptions>,
+    pub(crate) index: Arc<Subscriptions>,
     guard: Arc<Guard>,
     ledger: Ledger,
     progress: Progress,

@@ -99,7 +99,8 @@ impl Claims {
     pub(crate) fn claim(&mut self, claimant: Claimant) -> Claiming {
         match self.find_mut(&claimant.claim.subscriber.client_id) {
             Some(Client { holder: Some(holder), waiting, .. }) => {
-                // A holder that was asked to leave is not asked twice: who waited gives way to the newer one.
+                // A holder that was asked to leave is not asked twice: who waited gives way to the newer one (rule 8 of
+                // `protocol::order`).
                 let waited = waiting.replace(Box::new(claimant));
                 Claiming::Evict(waited.map_or(holder.place, |waited| waited.place()))
             }

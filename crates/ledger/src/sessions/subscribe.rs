@@ -383,6 +383,7 @@ impl SessionWork<'_> {
     }
 
     /// Sends an answer. A change that is not recorded is answered at once.
+    /// Answers when the change is as safe as the connection requires: rule 11 of `protocol::order`.
     fn answer_recorded(&mut self, id: QueueId, place: Place, reply: Reply, now: Now, to: &mut impl Effects) {
         let is_recorded = self.lines.session(id).is_some_and(|session| session.lasting.is_some());
         if is_recorded {

@@ -312,14 +312,40 @@ fn a_hasty_connection_keeps_the_order_of_its_answers() {
     stage.publish(&hasty, 4, &message("nobody", b"x", QOS_1));
     assert!(stage.stored(&hasty).is_empty());
     let last = stage.last();
-    stage.progress(last, Lsn(0), false);
-    let tickets: Vec<Ticket> = stage.stored(&hasty).into_iter().map(|(ticket, _)| ticket).collect();
     let [one, two, three] = [1, 2, 3].map(|id| Ticket::PubRec(packet_id(id)));
-    assert_eq!(tickets, [one, two, three, Ticket::PubAck(packet_id(4))]);
+    // The last message has no record, and waits for the one before.
+    let told = [
+        (last.0 - 2, vec![one]),
+        (last.0 - 1, vec![two]),
+        (last.0, vec![three, Ticket::PubAck(packet_id(4))]),
+    ];
+    for (written, expected) in told {
+        stage.progress(Lsn(written), Lsn(0), false);
+        let tickets: Vec<Ticket> = stage.stored(&hasty).into_iter().map(|(ticket, _)| ticket).collect();
+        assert_eq!(tickets, expected);
+    }
     // The place of a connection is used again, by one that waits.
     stage.leave(&hasty, Cause::Normal);
     stage.progress(last, last, true);
     assert_eq!(stage.ended(&patient), Vec::<ReasonCode>::new(), "its CONNACK came before the failure");
+}
+
+/// SUBACK and UNSUBACK of a lasting session wait like PUBACK.
+#[test]
+fn a_subscription_of_a_lasting_session_is_acknowledged_when_it_is_recorded() {
+    let mut stage = Stage::new();
+    let client = stage.client("c", &Ask::lasting(60));
+    let mut stage = stage.slow();
+    for is_new in [true, false] {
+        if is_new {
+            stage.subscribe(&client, "a", at_qos(QOS_1));
+        } else {
+            stage.unsubscribe(&client, "a");
+        }
+        assert_eq!(stage.recorded(&client), []);
+        stage.sync();
+        assert_eq!(stage.recorded(&client), [ReasonCode::Success], "subscribes: {is_new}");
+    }
 }
 
 /// After a failed sync a hasty connection has lost nothing that it was promised.
