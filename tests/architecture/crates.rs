@@ -114,11 +114,11 @@ const RULES: &[Rule] = &[
     ),
     rule("cluster", Layer::ControlPlane, &["topic", "wire", "ledger", "broker", "config"]),
     rule("cli", Layer::Binary, &["topic", "wire", "capture", "client"]),
-    // It measures the ledger too, alone and on its journal, without a server around it.
+    // It measures the ledger too, in its event loop, alone and on its journal, without a server around it.
     rule(
         "bench",
         Layer::Binary,
-        &["topic", "wire", "base", "index", "protocol", "ledger", "record", "journal", "client"],
+        &["topic", "wire", "base", "index", "protocol", "ledger", "turn", "record", "journal", "client"],
     ),
     rule(
         "sim",

@@ -1,4 +1,4 @@
-//! The ledger alone: no sockets, no threads, no disk.
+//! The ledger alone, in its event loop: no sockets, no threads, no disk.
 
 use std::time::Instant;
 
@@ -78,9 +78,9 @@ fn stage(args: &LedgerArgs, fanout: usize) -> Stage<InMemory> {
 /// Publishes, and acknowledges every message that is delivered until there are no more.
 fn publish_batch(stage: &mut Stage<InMemory>) {
     stage.publish(BATCH);
-    stage.turn();
+    stage.turns();
     while stage.acknowledge() {
-        stage.turn();
+        stage.turns();
     }
 }
 

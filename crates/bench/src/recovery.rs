@@ -77,14 +77,14 @@ fn fill(scratch: &Scratch, args: &RecoveryArgs, messages: u64) -> Result<f64> {
     let began = Instant::now();
     while stage.stored < messages {
         let all = (stage.stored + FILLED_AT_A_TIME).min(messages);
-        stage.begin_turn();
         stage.publish(all - stage.stored);
         let mut waits = Waits::new();
         while stage.stored < all {
-            if !stage.end_turn() {
+            stage.turn();
+            stage.acknowledge();
+            if stage.stored < all && !stage.is_busy() {
                 stage.rest();
             }
-            stage.acknowledge();
             waits.check(stage.stored)?;
         }
     }
@@ -170,12 +170,12 @@ fn drain(stage: &mut Stage<Journal>, args: &RecoveryArgs) -> Result<()> {
     let messages: u64 = args.messages.iter().sum();
     let (mut connected, mut waits) = (0, Waits::new());
     while stage.acknowledged < messages {
-        stage.begin_turn();
         let upto = (connected + CONNECTED_AT_A_TIME).min(args.sessions);
         (connected..upto).for_each(|number| stage.connect(number));
         connected = upto;
-        let is_busy = stage.acknowledge();
-        if !(stage.end_turn() || is_busy) {
+        stage.acknowledge();
+        stage.turn();
+        if !stage.is_busy() {
             stage.rest();
         }
         waits.check(stage.acknowledged)?;
@@ -187,9 +187,9 @@ fn drain(stage: &mut Stage<Journal>, args: &RecoveryArgs) -> Result<()> {
 fn clean(stage: &mut Stage<Journal>) -> Result<Option<f64>> {
     let began = Instant::now();
     while began.elapsed() < CLEANED_MAX {
-        stage.begin_turn();
         stage.acknowledge();
-        if !stage.end_turn() {
+        stage.turn();
+        if !stage.is_busy() {
             stage.rest();
         }
         if is_clean(&stage.keeper().status()) {

@@ -1,23 +1,22 @@
-//! A ledger without a broker around it: its sessions, and what a shard knows of them.
+//! A ledger without a broker around it: the event loop that the broker runs, its sessions, and what a shard knows of them.
 
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use ::ledger::{
-    Address, Effects, Keeper, Ledger, Lsn, Progress, Record, Refusal, Settings, Turnover, Wanted,
-};
-use base::{ConnectionId, Interest, Message, Now, ShardId, Subscriber, Ticket};
+use ::ledger::{Keeper, Ledger, Settings};
+use base::{Budget, ConnectionId, Interest, Message, Now, ShardId, Subscriber, Ticket};
 use index::{Change, Generation, Subscriptions, Targets};
 use protocol::{Cause, Claim, Claimed, Command, Deliver, Durability, Left, Publish, Reply};
 use topic::{TopicFilter, TopicName, TopicNameBuf};
+use turn::{Answers, Board, Bounds, LedgerHost, LedgerLoop, Sleep, ToLedger};
 use wire::{Delivery, PacketId, Qos, ReasonCode};
 
 /// Messages that a client may have unacknowledged.
 const WINDOW: u16 = 1_000;
 /// Maximum time until this thread looks for stored records. The keeper of the records wakes the thread earlier.
 const RECORDED_MAX: Duration = Duration::from_millis(10);
-/// Nothing here takes time that matters to the ledger.
+/// Nothing here takes time that matters to the ledger. Commands that wait for space wait until there is some.
 pub(crate) const NOW: Now = Now { monotonic_ms: 1, unix_ms: 1 };
 
 /// Topics that take turns, and the sessions that each is for.
@@ -31,15 +30,15 @@ pub(crate) struct Cast {
 }
 
 /// A ledger with its sessions, which last, and somebody who keeps its records.
-pub(crate) struct Stage<K> {
+pub(crate) struct Stage<K: Keeper> {
     cast: Cast,
     index: Arc<Subscriptions>,
-    ledger: Ledger,
-    outside: Outside<K>,
+    body: LedgerLoop<K>,
+    outside: Outside,
+    /// Commands for the next turn.
+    commands: Vec<Command>,
     routes: Vec<Route>,
     sessions: Vec<Arc<Subscriber>>,
-    /// Old records whose space is wanted.
-    turnover: Turnover,
     payload: Vec<u8>,
     next_topic: usize,
     /// Messages that have been acknowledged to their publishers.
@@ -55,32 +54,28 @@ struct Route {
     targets: Arc<Targets>,
 }
 
-/// Replies of the ledger, and where its records go.
-struct Outside<K> {
-    replies: Vec<Reply>,
-    keeper: K,
+/// The only shard, as the ledger sees it.
+struct Outside {
+    board: Arc<Board>,
+    /// Answers that are not read yet.
+    letters: Vec<Answers>,
 }
 
-impl<K: Keeper> Effects for Outside<K> {
-    fn post(&mut self, _: ShardId, reply: Reply) {
-        self.replies.push(reply);
+impl Outside {
+    /// Reads all replies that have come. The ledger may then answer as much again.
+    fn read(&mut self) -> impl Iterator<Item = Reply> + use<> {
+        let board = Arc::clone(&self.board);
+        std::mem::take(&mut self.letters).into_iter().flat_map(move |answers| answers.read(shard(), &board))
+    }
+}
+
+impl LedgerHost for Outside {
+    fn post_answers(&mut self, _: ShardId, answers: Answers) {
+        self.letters.push(answers);
     }
 
-    fn commit(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
-        self.keeper.commit(group)
-    }
-
-    fn copy(&mut self, group: &[Record<'_>]) -> Result<Lsn, Refusal> {
-        self.keeper.copy(group)
-    }
-
-    fn address(&mut self) -> Option<Address> {
-        self.keeper.address()
-    }
-
-    fn fetch(&mut self, wanted: Wanted) {
-        self.keeper.fetch(wanted);
-    }
+    /// Nobody waits until there is room for commands.
+    fn post_commands_read(&mut self, _: ShardId) {}
 }
 
 impl<K: Keeper> Stage<K> {
@@ -98,14 +93,15 @@ impl<K: Keeper> Stage<K> {
 
     /// A ledger that has sessions already, none of which is connected.
     pub(crate) fn of(cast: Cast, index: Arc<Subscriptions>, ledger: Ledger, keeper: K) -> Self {
+        let board = Arc::new(Board::new(1, Arc::new(Budget::default())));
         Self {
             cast,
             index,
-            ledger,
-            outside: Outside { replies: Vec::new(), keeper },
+            body: LedgerLoop::new(ledger, Box::new(keeper), Arc::clone(&board), Bounds::default()),
+            outside: Outside { board, letters: Vec::new() },
+            commands: Vec::new(),
             routes: Vec::new(),
             sessions: Vec::new(),
-            turnover: Turnover::default(),
             payload: vec![b'x'; cast.payload as usize],
             next_topic: 0,
             stored: 0,
@@ -114,7 +110,7 @@ impl<K: Keeper> Stage<K> {
     }
 
     pub(crate) fn keeper(&mut self) -> &mut K {
-        &mut self.outside.keeper
+        self.body.keeper_mut()
     }
 
     /// One more session, with one subscription.
@@ -126,7 +122,7 @@ impl<K: Keeper> Stage<K> {
         let options = Interest::new(Qos::AtLeastOnce);
         let change = Change::Subscribe { filter, subscriber: &claimed.subscriber, options };
         self.index.apply([change], &mut Vec::new());
-        self.handle(Command::Subscribe {
+        self.commands.push(Command::Subscribe {
             subscriber: Arc::clone(&claimed.subscriber),
             connection,
             packet_id: PacketId::MIN,
@@ -140,12 +136,14 @@ impl<K: Keeper> Stage<K> {
     fn claim(&mut self, number: usize) -> Box<Claimed> {
         self.connect(number);
         loop {
-            self.turn();
-            let claimed = self.outside.replies.drain(..).find_map(|reply| match reply {
-                Reply::Claimed(claimed) => Some(claimed),
+            self.turns();
+            let mut claimed = None;
+            for reply in self.outside.read() {
                 // Nobody else is told anything that matters yet.
-                _ => None,
-            });
+                if let Reply::Claimed(found) = reply {
+                    claimed = Some(found);
+                }
+            }
             if let Some(claimed) = claimed {
                 return claimed;
             }
@@ -158,7 +156,7 @@ impl<K: Keeper> Stage<K> {
     pub(crate) fn connect(&mut self, number: usize) {
         let connection = connection(number);
         let client_id = format!("session-{number}").as_str().into();
-        self.handle(Command::Claim(Box::new(Claim {
+        self.commands.push(Command::Claim(Box::new(Claim {
             subscriber: Arc::new(Subscriber::new(client_id, shard(), connection)),
             connection,
             clean_start: false,
@@ -174,14 +172,15 @@ impl<K: Keeper> Stage<K> {
         for (number, subscriber) in std::mem::take(&mut self.sessions).into_iter().enumerate() {
             let connection = connection(number);
             let left = Left { subscriber, connection, cause: Cause::Normal, expiry_secs: None };
-            self.handle(Command::Left(left));
+            self.commands.push(Command::Left(left));
         }
         self.find_routes();
-        self.turn();
     }
 
-    /// Looks every topic up, as a shard does when somebody begins to publish to it.
+    /// Looks every topic up, as a shard does when somebody begins to publish to it. Commands before go first, because they
+    /// may outdate a route.
     fn find_routes(&mut self) {
+        self.turns();
         self.routes.clear();
         for number in 0..self.cast.topics {
             let text = format!("bench/{number}");
@@ -207,47 +206,45 @@ impl<K: Keeper> Stage<K> {
                 message,
                 route: Some((*generation, Arc::clone(targets))),
             };
-            self.ledger.handle(shard(), Command::Publish(publish), NOW, &mut self.outside);
+            self.commands.push(Command::Publish(publish));
         }
-    }
-
-    /// The first half of a turn: the records of what comes until its end are written together.
-    pub(crate) fn begin_turn(&mut self) {
-        self.outside.keeper.begin_turn();
     }
 
     /// Waits, if there is nothing to hear, until whoever keeps the records wakes this thread.
     pub(crate) fn rest(&self) {
-        if self.outside.replies.is_empty() {
+        if self.outside.letters.is_empty() {
             thread::park_timeout(RECORDED_MAX);
         }
     }
 
-    /// The other half: what was put off, and what has become safe meanwhile. Whether there is more to do at once.
-    pub(crate) fn end_turn(&mut self) -> bool {
-        self.outside.keeper.begin_turn();
-        while let Some(fetched) = self.outside.keeper.next_fetched() {
-            self.ledger.fetched(fetched, &mut self.outside);
-        }
-        self.ledger.work(NOW, &mut self.outside);
-        let is_copying =
-            self.turnover.work(&mut self.ledger, NOW, &mut self.outside, |outside| &mut outside.keeper);
-        self.outside.keeper.end_turn();
-        let progress: Progress = self.outside.keeper.progress();
-        self.ledger.progress(progress, NOW, &mut self.outside);
-        is_copying || self.ledger.has_work()
+    /// Whether there is something to do at once.
+    pub(crate) fn is_busy(&mut self) -> bool {
+        !self.commands.is_empty() || self.body.sleep(NOW.monotonic_ms) == Sleep::No
     }
 
-    /// A turn in which nothing comes, with everything that it leads to at once.
+    /// Runs one turn of the loop, with the commands since the last one.
     pub(crate) fn turn(&mut self) {
-        self.begin_turn();
-        while self.end_turn() {}
+        if !self.commands.is_empty() {
+            // The ways of the board have no weight of commands, so none is taken off.
+            let letter =
+                ToLedger::Commands { from: shard(), commands: std::mem::take(&mut self.commands), bytes: 0 };
+            self.body.receive(&mut vec![letter], &mut self.outside);
+        }
+        self.body.turn(NOW, &mut self.outside);
+    }
+
+    /// Runs turns until there is nothing more to do at once.
+    pub(crate) fn turns(&mut self) {
+        self.turn();
+        while self.is_busy() {
+            self.turn();
+        }
     }
 
     /// Hears what was answered, and acknowledges each copy that was delivered. Whether there was one.
     pub(crate) fn acknowledge(&mut self) -> bool {
         let mut has_acknowledged = false;
-        for reply in std::mem::take(&mut self.outside.replies) {
+        for reply in self.outside.read() {
             match reply {
                 Reply::Stored { reason, .. } => {
                     assert_eq!(reason, ReasonCode::Success, "the message is kept");
@@ -257,16 +254,13 @@ impl<K: Keeper> Stage<K> {
                     let Deliver { what, connection, .. } = *deliver;
                     self.acknowledged += 1;
                     has_acknowledged = true;
-                    self.handle(Command::Acknowledged { what, connection, reason: ReasonCode::Success });
+                    let reason = ReasonCode::Success;
+                    self.commands.push(Command::Acknowledged { what, connection, reason });
                 }
                 _ => {}
             }
         }
         has_acknowledged
-    }
-
-    fn handle(&mut self, command: Command) {
-        self.ledger.handle(shard(), command, NOW, &mut self.outside);
     }
 }
 

@@ -10,6 +10,7 @@ use stream::Peer;
 
 use crate::ask::{AskLedger, AskShard};
 use crate::batch::Batch;
+use crate::board::Board;
 use crate::census::AskCensus;
 use crate::trace::Trace;
 
@@ -34,6 +35,14 @@ impl Answers {
     #[must_use]
     pub fn replies(&self) -> &[Reply] {
         &self.replies
+    }
+
+    /// Takes out the replies, for a reader that is no [`ShardLoop`](crate::ShardLoop). The board then knows that the shard
+    /// has read them. A ledger that waits for this goes on with its next turn, and is not woken.
+    #[must_use]
+    pub fn read(self, by: ShardId, board: &Board) -> Vec<Reply> {
+        board.answers(by).handled(self.bytes);
+        self.replies
     }
 }
 

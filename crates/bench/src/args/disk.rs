@@ -11,8 +11,8 @@ use crate::durable::Shape;
 #[derive(Debug, Args)]
 #[command(disable_version_flag = true)]
 pub(crate) struct DurableArgs {
-    /// Messages that are published at a time; several numbers make several columns
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,16,64,256,1024", value_parser = value_parser!(u64).range(1..=65_536))]
+    /// Messages that are published at a time; several numbers make several columns. The ledger takes up to 1,000 in a turn
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,16,64,256,1000", value_parser = value_parser!(u64).range(1..=65_536))]
     pub(crate) per_commit: Vec<u64>,
     /// Bytes of payload; several numbers make several rows
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_value = "100,1024", value_parser = value_parser!(u32).range(..=1_048_576))]

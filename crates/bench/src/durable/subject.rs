@@ -8,8 +8,9 @@ use base::Message;
 use journal::{Journal, Status};
 use ledger::{
     Address, Fetched, Granted, Incarnation, Keeper, Lsn, MessageId, Needs, Progress, QueueFull, Queued,
-    Record, Refusal, Settings, Wanted,
+    Record, RecordRoom, Refusal, Settings, Wanted,
 };
+use protocol::Durability;
 use record::encode_group;
 use topic::TopicName;
 use wire::{Delivery, PacketId, Publish, Qos};
@@ -66,19 +67,17 @@ impl Subject for WithLedger {
     fn commit(&mut self, messages: u64) -> Result<()> {
         let stage = &mut self.0;
         let all = stage.stored + messages;
-        stage.begin_turn();
         stage.publish(messages);
         loop {
-            let is_busy = stage.end_turn();
+            stage.turn();
             stage.acknowledge();
             if stage.stored == all {
                 return Ok(());
             }
             stage.keeper().check()?;
-            if !is_busy {
+            if !stage.is_busy() {
                 thread::park();
             }
-            stage.begin_turn();
         }
     }
 
@@ -194,6 +193,18 @@ impl Keeper for Scales {
         self.journal.copy(group)
     }
 
+    fn raise_durability(&mut self, durability: Durability) {
+        self.journal.raise_durability(durability);
+    }
+
+    fn room(&self) -> RecordRoom {
+        self.journal.room()
+    }
+
+    fn group_bytes_max(&self) -> usize {
+        self.journal.group_bytes_max()
+    }
+
     fn address(&mut self) -> Option<Address> {
         self.journal.address()
     }
@@ -204,6 +215,10 @@ impl Keeper for Scales {
 
     fn next_fetched(&mut self) -> Option<Fetched> {
         self.journal.next_fetched()
+    }
+
+    fn has_fetched(&self) -> bool {
+        self.journal.has_fetched()
     }
 
     fn begin_turn(&mut self) {
