@@ -166,6 +166,11 @@ const RULES: &[Rule] = &[
     rule("xtask", Layer::Binary, &[]),
 ];
 
+/// Names of the crates below all sockets, files and threads.
+pub(crate) fn core() -> impl Iterator<Item = &'static str> {
+    RULES.iter().filter(|rule| rule.layer <= Layer::Core).map(|rule| rule.name)
+}
+
 /// Foreign crates with one place in the house each.
 const RESERVED: &[(&str, &[&str])] = &[
     ("mio", &["net", "bench"]),

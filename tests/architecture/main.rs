@@ -76,6 +76,8 @@ fn the_counters_of_fates_are_written_in_one_place() {
 
 #[test]
 fn the_pure_core_does_not_touch_the_outside_world() {
+    let unwatched: Vec<&str> = crates::core().filter(|name| !purity::PURE.contains(name)).collect();
+    assert!(unwatched.is_empty(), "{unwatched:?}");
     let sources = sources();
     assert_none(&sources.iter().flat_map(purity::findings).collect::<Vec<_>>());
 }

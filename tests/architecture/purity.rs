@@ -3,9 +3,9 @@
 use crate::source::{Name, Source};
 
 /// Crates without sockets, files, threads, clock and randomness: what they need of these is handed to them.
-const PURE: &[&str] = &[
-    "topic", "wire", "ldap", "base", "index", "session", "protocol", "ledger", "auth", "broker", "turn",
-    "layers",
+pub(crate) const PURE: &[&str] = &[
+    "topic", "wire", "ldap", "capture", "base", "index", "session", "protocol", "record", "ledger", "auth",
+    "broker", "stream", "turn", "layers",
 ];
 
 /// Crates that also work without the standard library.

@@ -71,13 +71,16 @@ fn run(features: &[Feature], way: Way, words: &[String]) -> Outcome {
 
 /// Plays a scenario. Says which step fails, behind the reason that the step gives itself.
 fn passes(path: &Path, scenario: &Scenario, way: Way) -> bool {
-    let mut pond = Pond::new(way);
+    let (file, Scenario { line, name, .. }) = (path.display(), scenario);
+    let Ok(mut pond) = catch_unwind(|| Pond::new(way)) else {
+        println!("✘ {file}:{line}: {name}\n  the broker does not start");
+        return false;
+    };
     let failed = scenario.steps.iter().find(|step| {
         let outcome = catch_unwind(AssertUnwindSafe(|| steps::act(&mut pond, step)));
         outcome.is_err()
     });
     if let Some(step) = failed {
-        let (file, Scenario { line, name, .. }) = (path.display(), scenario);
         println!("✘ {file}:{line}: {name}\n  {}: {:?} {}", step.line, step.keyword, step.text);
         println!("log of the broker:\n{}", pond.log());
     }

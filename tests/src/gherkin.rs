@@ -115,8 +115,7 @@ impl Reader {
             self.in_examples = false;
             return Ok(());
         }
-        // The lines between a feature and its first scenario describe it.
-        let Some(outline) = self.outlines.last_mut() else { return Ok(()) };
+        let Some(outline) = self.outlines.last_mut() else { return describe(line) };
         if line == "Examples:" {
             self.in_examples = outline.has_examples && outline.examples.is_empty();
             return self.in_examples.then_some(()).ok_or("an outline has one table of examples".to_owned());
@@ -131,6 +130,12 @@ impl Reader {
     }
 
     fn end(self) -> Result<Vec<Scenario>, Fault> {
+        if self.outlines.is_empty() {
+            return Err(Fault {
+                line: 1,
+                reason: "a file has a feature with at least one scenario".to_owned(),
+            });
+        }
         let scenarios = self.outlines.into_iter().map(Outline::scenarios).collect::<Result<Vec<_>, _>>()?;
         Ok(scenarios.into_iter().flatten().collect())
     }
@@ -147,6 +152,9 @@ impl Outline {
             _ => None,
         };
         let keyword = keyword.ok_or_else(|| format!("no step begins with `{word}` here"))?;
+        if text.is_empty() {
+            return Err(format!("`{word}` needs words behind it"));
+        }
         self.steps.push(Step { line, keyword, text: text.trim().to_owned(), table: Vec::new() });
         Ok(())
     }
@@ -162,6 +170,10 @@ impl Outline {
             return Err(format!("the row has {} cells, and {of_what} {columns} columns", row.len()));
         }
         if is_example {
+            let is_twice = |at: usize| row[..at].contains(&row[at]);
+            if self.examples.is_empty() && (1..row.len()).any(is_twice) {
+                return Err("two columns have the same name".to_owned());
+            }
             self.examples.push((line, row));
         } else if let Some(step) = self.steps.last_mut() {
             step.table.push(row);
@@ -196,6 +208,18 @@ impl Outline {
     }
 }
 
+/// Lines between a feature and its first scenario describe it, in sentences. Anything else would be passed over here.
+fn describe(line: &str) -> Result<(), String> {
+    let first_words = line.split(' ').take(2);
+    let is_keyword = |word: &str| ["Given", "When", "Then", "And", "But", "*"].contains(&word);
+    let is_sentence = !["|", "@", "\"\"\""].iter().any(|mark| line.starts_with(mark))
+        && !first_words.clone().any(|word| word.ends_with(':'))
+        && !first_words.take(1).any(is_keyword);
+    is_sentence
+        .then_some(())
+        .ok_or("a description is in sentences, and ends at the first scenario".to_owned())
+}
+
 fn pairs<'a>(names: &'a [String], row: &'a [String]) -> Vec<(&'a str, &'a str)> {
     names.iter().map(String::as_str).zip(row.iter().map(String::as_str)).collect()
 }
@@ -210,11 +234,11 @@ fn cells(line: &str) -> Result<Vec<String>, String> {
     Ok(inner.split('|').map(|cell| cell.trim().to_owned()).collect())
 }
 
-/// The text, with a value for each name in angle brackets. Without examples there are no names.
+/// The text, with a value for each name in angle brackets.
 fn put_in(text: &str, values: &[(&str, &str)]) -> Result<String, String> {
     let mut out = String::new();
     let mut rest = text;
-    while let Some((before, after)) = rest.split_once('<').filter(|_| !values.is_empty()) {
+    while let Some((before, after)) = rest.split_once('<') {
         let (name, behind) =
             after.split_once('>').ok_or_else(|| format!("`{text}` has a `<` without `>`"))?;
         let value = values.iter().find(|(known, _)| *known == name).map(|(_, value)| value);
@@ -287,6 +311,9 @@ Feature: Croak
             ("      | newt |              |", "Feature: Two", 20, "one feature"),
             ("Given <who> is", "Given <whom> is", 11, "no column `whom`"),
             ("Given <who> is", "Given <who is", 11, "without `>`"),
+            ("When frog sends", "When <frog> sends", 6, "no column `frog`"),
+            ("When frog sends", "When", 6, "needs words"),
+            ("| who  | what version |", "| who  | who |", 18, "the same name"),
             ("      | toad | 5            |\n      | newt |              |\n", "", 10, "have no row"),
         ];
         for (from, to, line, reason) in faults {
@@ -294,6 +321,24 @@ Feature: Croak
             assert_ne!(changed, FEATURE, "{from}");
             let fault = read(&changed).expect_err(to);
             assert!(fault.line == line && fault.reason.contains(reason), "{from} → {to}: {fault}");
+        }
+        let before_the_first = [
+            "Scenaro: x",
+            "Scenario outline: x",
+            "Background:",
+            "@skip",
+            "Given a",
+            "And a",
+            "| 00 |",
+            "* a",
+        ];
+        for line in before_the_first {
+            let fault = read(&FEATURE.replacen("  # The simplest case", line, 1)).expect_err(line);
+            assert!(fault.line == 4 && fault.reason.contains("in sentences"), "{line}: {fault}");
+        }
+        for empty in ["", "# nothing\n", "Feature: F\n"] {
+            let fault = read(empty).expect_err(empty);
+            assert!(fault.reason.contains("at least one scenario"), "{empty}: {fault}");
         }
         let without_steps = read("Feature: F\nScenario: S\n").unwrap_err();
         assert_eq!(without_steps.to_string(), "line 2: a scenario without steps shows nothing");

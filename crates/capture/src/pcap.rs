@@ -3,7 +3,7 @@
 //! A record is an IP packet without a link layer, as if the bytes had been captured on a wire. A connection begins with
 //! SYN, and each direction ends with FIN or RST.
 
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use wire::Role;

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use auth::Scheme;
@@ -448,8 +449,12 @@ impl From<ServeArguments> for Flags {
     }
 }
 
-fn keys() -> String {
-    format!("Keys of the configuration file (docs/CONFIGURATION.md):\n{}", config::help())
+/// The help about keys, which two commands have. Every start makes both.
+fn keys() -> &'static str {
+    static KEYS: LazyLock<String> = LazyLock::new(|| {
+        format!("Keys of the configuration file (docs/CONFIGURATION.md):\n{}", config::help())
+    });
+    &KEYS
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 //! docs/JOURNAL.md draws it byte by byte. The last record of a group has the highest bit of its kind byte set. Each record
 //! has exactly one form: what can be decoded is encoded to the same bytes.
 
+#![forbid(unsafe_code)]
+
 mod bytes;
 mod decode;
 mod encode;
