@@ -33,6 +33,16 @@ pub(crate) struct Member {
     pub(crate) name: String,
     /// The name behind the next dot.
     pub(crate) then: String,
+    /// Whether `&` stands before the value.
+    pub(crate) is_borrowed: bool,
+    pub(crate) line: usize,
+}
+
+/// A name in the first argument of a call of a free function, outside of inner groups.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Argument {
+    pub(crate) function: String,
+    pub(crate) name: String,
     pub(crate) line: usize,
 }
 
@@ -91,6 +101,13 @@ impl Source {
         let mut members = Vec::new();
         collect_members(self.tokens.clone(), &mut members);
         members
+    }
+
+    /// Every name in the first argument of a call of a free function.
+    pub(crate) fn first_arguments(&self) -> Vec<Argument> {
+        let mut arguments = Vec::new();
+        collect_first_arguments(self.tokens.clone(), &mut arguments);
+        arguments
     }
 
     /// Every function with a body, in order; those inside of others are listed by themselves too.
@@ -192,11 +209,44 @@ fn collect_members(stream: TokenStream, members: &mut Vec<Member>) {
                 let of = name(index.checked_sub(if is_call { 3 } else { 2 }));
                 let then = is_punct(tokens.get(index + 1), '.').then_some(index + 2);
                 let line = ident.span().start().line;
-                members.push(Member { of, name: ident.to_string(), then: name(then), line });
+                let is_borrowed = is_borrowed(&tokens[..index]);
+                members.push(Member { of, name: ident.to_string(), then: name(then), is_borrowed, line });
             }
             TokenTree::Group(group) => collect_members(group.stream(), members),
             _ => {}
         }
+    }
+}
+
+/// Whether the value whose last part comes after these tokens has one `&` before it: two are the operator.
+fn is_borrowed(before: &[TokenTree]) -> bool {
+    let is_part = |token: &TokenTree| !matches!(token, TokenTree::Punct(punct) if punct.as_char() != '.');
+    let start = before.iter().rposition(|token| !is_part(token));
+    start.is_some_and(|at| is_punct(before.get(at), '&') && (at == 0 || !is_punct(before.get(at - 1), '&')))
+}
+
+fn collect_first_arguments(stream: TokenStream, arguments: &mut Vec<Argument>) {
+    let tokens: Vec<TokenTree> = stream.into_iter().collect();
+    for (index, token) in tokens.iter().enumerate() {
+        let TokenTree::Group(group) = token else { continue };
+        collect_first_arguments(group.stream(), arguments);
+        let function = index.checked_sub(1).and_then(|index| tokens.get(index));
+        let (Some(TokenTree::Ident(function)), Delimiter::Parenthesis) = (function, group.delimiter()) else {
+            continue;
+        };
+        if index > 1 && is_punct(tokens.get(index - 2), '.') {
+            continue;
+        }
+        let inner: Vec<TokenTree> = group.stream().into_iter().collect();
+        let first = inner.iter().take_while(|token| !is_punct(Some(token), ','));
+        arguments.extend(first.filter_map(|token| match token {
+            TokenTree::Ident(name) => Some(Argument {
+                function: function.to_string(),
+                name: name.to_string(),
+                line: name.span().start().line,
+            }),
+            _ => None,
+        }));
     }
 }
 
@@ -321,6 +371,18 @@ fn what_stands_behind_dots_has_the_names_around_it() {
     let members = Source::parse("x.rs", "fn a() { b.c.d(e(f).g); }").members().into_iter();
     let found: Vec<_> = members.map(|Member { of, name, then, .. }| [of, name, then].join(" ")).collect();
     assert_eq!(found, ["b c d", "c d ", "e g "]);
+    let members = Source::parse("x.rs", "fn a() { [&b.c, d.e, &f(g).h]; i && j.k }").members().into_iter();
+    let found: Vec<_> = members.map(|member| (member.name, member.is_borrowed)).collect();
+    assert_eq!(found, [("c", true), ("e", false), ("h", true), ("k", false)].map(|(n, b)| (n.to_owned(), b)));
+}
+
+#[test]
+fn the_first_arguments_of_free_functions_are_found() {
+    let text = "fn a() { b::add(&c.d(e), f); g.add(h); add(&self.i, add(j, 1)); }";
+    let arguments = Source::parse("x.rs", text).first_arguments().into_iter();
+    let found: Vec<_> = arguments.map(|argument| (argument.function, argument.name)).collect();
+    let expected = [("add", "c"), ("add", "d"), ("add", "j"), ("add", "self"), ("add", "i")];
+    assert_eq!(found, expected.map(|(function, name)| (function.to_owned(), name.to_owned())));
 }
 
 #[test]
