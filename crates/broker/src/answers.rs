@@ -8,7 +8,7 @@ use session::Waiting;
 use wire::{DisconnectReason, PacketId, Qos, ReasonCode};
 
 use crate::effects::Outside;
-use crate::fates::{CopiesAt, Unrouted, Whereabouts};
+use crate::fates::{CopiesAt, Unrouted};
 use crate::{Effects, Shard};
 
 /// Delay after which a connection before MQTT 5 ends when an operation that it waits for could not be stored, in
@@ -200,7 +200,9 @@ impl Shard {
         // Whoever has been sent a message of QoS 2 before finishes its exchange.
         let is_begun = deliver.dup && deliver.qos == Qos::ExactlyOnce;
         if !is_begun && !self.may_receive(client, deliver.message.topic()) {
-            self.fates.count(&client.counts, Whereabouts::Ledger, 1, &Fate::MayNotRead);
+            // The ledger records that the message was refused.
+            let at = CopiesAt::Coming { is_ours: false, waiting: None };
+            self.fates.decided((id, Some(client)), at, Fate::MayNotRead, to.now);
             let (what, reason) = (deliver.what, ReasonCode::NotAuthorized);
             to.command(Command::Acknowledged { what, connection: id, reason });
             return;

@@ -46,7 +46,7 @@ macro_rules! counts {
         }
 
         impl Counted {
-            /// Those that have a total of the same name.
+            /// The counts that have a total of the same name, each with that total.
             fn compare_each(&self, totals: &Totals) -> impl Iterator<Item = Comparison> + use<> {
                 [$(compare!(self, totals, $name $($own)?),)+].into_iter().flatten()
             }

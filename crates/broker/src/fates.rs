@@ -40,18 +40,19 @@ pub(crate) struct ShardFates {
 pub(crate) enum CopiesAt<'a> {
     /// All copies of a delivery. One that is sent with a packet identifier travels alone.
     Delivery { target: &'a Target, source: Source<'a>, packet_id: Option<PacketId> },
-    /// It is to wait behind the window. The message itself is known if [anything is recorded](ShardFates::is_on). It is not
-    /// ours if the ledger counts it.
+    /// A message that comes for the client, before it waits behind the window. `waiting` is the message if its fate can be
+    /// [recorded here](ShardFates::is_on). `is_ours` is false for a message that the ledger counts.
     Coming { is_ours: bool, waiting: Option<&'a Waiting<Tag>> },
-    /// It waits behind the window, or did a moment ago. It has a packet identifier if it is sent now.
+    /// A message that waits behind the window, or did a moment ago. Only a message that is sent now has a packet identifier.
     Waiting { waiting: &'a Waiting<Tag>, packet_id: Option<PacketId> },
-    /// It is a retained message, and comes at QoS 0 because the client has subscribed.
+    /// A retained message at QoS 0, for a client that has subscribed.
     Retained(&'a Message),
-    /// It is on its way to the client.
+    /// A message that was sent to the client, and is not acknowledged to the end. `is_ours` is false for a message that the
+    /// ledger counts.
     UnderWay { packet_id: PacketId, is_ours: bool },
 }
 
-/// The place of copies, as the counters know them.
+/// The place of copies, as the counters distinguish it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Whereabouts {
     /// In a packet of QoS 0, which is sent now or never.
@@ -60,28 +61,28 @@ pub(crate) enum Whereabouts {
     Outside,
     /// Behind the window of a client.
     Queue,
-    /// On their way to the client.
+    /// In the window of a client: sent, and not acknowledged to the end.
     Window,
-    /// With the ledger, which counts them.
+    /// In a queue of the ledger, which counts them. The shard counts only copies that their receiver may not receive any more.
     Ledger,
 }
 
 /// The reason why a PUBLISH has gone to nobody.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unrouted {
-    /// Its client may not publish it.
+    /// The client may not publish to this topic.
     Denied,
-    /// Its client may not publish it with this QoS or RETAIN.
+    /// The client may not publish to this topic with this QoS or RETAIN.
     TooHigh,
-    /// Its topic or payload is not routed.
+    /// Messages with such a topic or payload are not routed.
     BadTopic,
-    /// It has commands for the broker, and too many of them wait.
+    /// The message has commands for the broker, and too many messages with commands wait.
     Busy,
-    /// It has commands for something that carries out none.
+    /// The message has commands, and nothing carries out commands of its topic.
     NoCommand,
-    /// It cannot be stored.
+    /// The ledger cannot store the message.
     NotStored,
-    /// Nobody has subscribed to it.
+    /// Nobody has subscribed to the topic.
     Unheard,
 }
 
@@ -147,7 +148,9 @@ impl ShardFates {
             CopiesAt::Coming { is_ours: true, .. } => (Whereabouts::Outside, 1),
             CopiesAt::Waiting { waiting: Waiting { tag: None, .. }, .. } => (Whereabouts::Queue, 1),
             CopiesAt::UnderWay { is_ours: true, .. } => (Whereabouts::Window, 1),
-            _ => (Whereabouts::Ledger, 0),
+            CopiesAt::Coming { .. } | CopiesAt::Waiting { .. } | CopiesAt::UnderWay { .. } => {
+                (Whereabouts::Ledger, 1)
+            }
         };
         let counts = receiver.1.map_or(&*self.nobody, |client| &client.counts);
         self.count(counts, place, u64::from(copies), &fate);
@@ -220,7 +223,7 @@ impl ShardFates {
             [counter, count]
         };
         let [total, own] = match fate {
-            // Its queue is one of the ledger.
+            // The ledger counts all other fates of its messages.
             Fate::MayNotRead if place == Whereabouts::Ledger => [&all.denied_receive, &counts.denied_receive],
             _ if place == Whereabouts::Ledger => return,
             Fate::Waits => [&all.waiting, &counts.waiting],
@@ -238,9 +241,12 @@ impl ShardFates {
             Fate::MayNotRead => lost(&all.dropped_denied, &counts.dropped_denied),
             // The exchange goes on, or nothing was routed to this receiver.
             Fate::Received | Fate::TakenBy(_) | Fate::NoLocal | Fate::MayNotPublish => return,
-            // The ledger alone decides that.
-            Fate::Queued | Fate::NotStored(_) | Fate::DroppedOldest => return,
-            Fate::Returned | Fate::Discarded | Fate::Moved => return,
+            Fate::Queued
+            | Fate::NotStored(_)
+            | Fate::DroppedOldest
+            | Fate::Returned
+            | Fate::Discarded
+            | Fate::Moved => unreachable!("the ledger alone decides this"),
         };
         let left = match place {
             Whereabouts::Queue => Some([&all.waiting, &counts.waiting]),

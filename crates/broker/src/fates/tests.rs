@@ -1,5 +1,7 @@
 //! The changes of the counters by each fate, from each place.
 
+use std::panic::catch_unwind;
+
 use wire::ReasonCode;
 
 use super::*;
@@ -78,6 +80,17 @@ fn each_fate_changes_its_own_counters_and_those_of_the_place_that_is_left() {
             };
             assert_eq!(of(place, &fate), expected, "{fate:?} from {place:?}");
         }
+    }
+}
+
+#[test]
+fn a_fate_that_the_ledger_alone_decides_stops_a_shard() {
+    let refused = Fate::NotStored(ReasonCode::QuotaExceeded);
+    let fates = [Fate::Queued, refused, Fate::DroppedOldest, Fate::Returned, Fate::Discarded, Fate::Moved];
+    let places = [Whereabouts::Once, Whereabouts::Outside, Whereabouts::Queue, Whereabouts::Window];
+    for (fate, place) in fates.iter().flat_map(|fate| places.map(|place| (fate, place))) {
+        let counted = catch_unwind(|| changes(|fates, counts| fates.count(counts, place, 2, fate)));
+        assert!(counted.is_err(), "{fate:?} from {place:?}");
     }
 }
 

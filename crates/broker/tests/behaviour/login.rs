@@ -1,6 +1,7 @@
 //! Users: who is let in, and how the rules of a user follow a message.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use auth::{Access, Checked, PasswordHash, Permissions, Realms, Scheme, Unchecked, Users};
 use base::{Budget, CertificateName, ConnectionId, Purpose, Realm};
@@ -232,6 +233,37 @@ fn waiting_messages_are_dropped_when_the_client_loses_the_right_to_receive_them(
     let next = world.packets(bob);
     assert!(next.len() == 1 && next[0].contains("\"b\""), "{next:?}");
     assert_eq!(world.total(|counters| counters.dropped_denied.value()), 1);
+    world.assert_account();
+}
+
+/// The message of the group waits in the session, because a message of the member's own fills the window.
+#[test]
+fn a_waiting_message_of_a_group_is_counted_once_when_its_member_loses_the_right_to_receive_it() {
+    let mut world = world(1);
+    let bob = world.accept(0, Version::V5);
+    let mut connect = connect(Version::V5, "bob", "bob");
+    connect.properties.receive_maximum = std::num::NonZeroU16::new(1);
+    world.send(bob, &connect.into());
+    world.verify(0, None);
+    let options = SubscriptionOptions { qos: Qos::AtLeastOnce, ..SubscriptionOptions::default() };
+    for filter in ["own", "$share/group/of_group"] {
+        world.subscribe_with(bob, filter, options, SubscribeProperties::default());
+    }
+    world.packets(bob);
+    let ann = come(&mut world, 0, Version::V5, "ann");
+    for topic in ["own", "of_group"] {
+        world.publish_at_least_once(ann, topic);
+    }
+    let first = world.packets(bob);
+    assert!(first.len() == 1 && first[0].contains("\"own\""), "{first:?}");
+    let rules = "user ann\ntopic readwrite #\nuser bob\ntopic readwrite #\ntopic deny of_group\n";
+    world.replace_realms(realms(&["ann", "bob"], rules));
+    assert_eq!(world.total(|counters| counters.denied_receive.value()), 0);
+    world.feed(bob, &[0x40, 2, 0, 1]);
+    assert_eq!(world.packets(bob), [""; 0]);
+    assert_eq!(world.total(|counters| counters.denied_receive.value()), 1);
+    assert_eq!(world.total(|counters| counters.dropped_denied.value()), 0);
+    assert_eq!(world.ledger().refused_by_client.load(Relaxed), 1);
     world.assert_account();
 }
 
