@@ -149,9 +149,12 @@ impl LineFates {
             Fate::Moved => &gauges.moved_by_operator,
             // The exchange goes on, or the message does not come for this line.
             Fate::Received | Fate::NotStored(_) | Fate::TakenBy(_) => return,
-            // A shard alone decides that.
-            Fate::Waits | Fate::NoLocal | Fate::MayNotPublish => return,
-            Fate::Absent | Fate::Slow | Fate::NoMemory => return,
+            Fate::Waits
+            | Fate::NoLocal
+            | Fate::MayNotPublish
+            | Fate::Absent
+            | Fate::Slow
+            | Fate::NoMemory => unreachable!("a shard alone decides this"),
         };
         match place {
             Whereabouts::Outside => {}
@@ -216,7 +219,7 @@ fn of_entry(id: MessageId, entry: &Entry) -> FateOf<'_> {
 }
 
 impl Lines {
-    /// The same for a message of this line.
+    /// A message of this line has met this fate: counts it, and records it if the line belongs to a session.
     #[inline]
     pub(crate) fn decided(&mut self, queue: QueueId, at: MessageAt<'_>, fate: Fate) {
         self.fates.count_one(at, &fate);

@@ -1,5 +1,7 @@
 //! The changes of the gauges by each fate, from each place.
 
+use std::panic::catch_unwind;
+
 use wire::ReasonCode;
 
 use super::*;
@@ -60,6 +62,15 @@ fn each_fate_changes_its_own_gauge_and_that_of_the_place_that_is_left() {
         let mut expected: Vec<&str> = parts.collect();
         expected.sort_unstable();
         assert_eq!(changes(place, fate), expected, "{fate:?} from {place:?}");
+    }
+}
+
+#[test]
+fn a_fate_that_a_shard_alone_decides_stops_the_ledger() {
+    let fates = [Fate::Waits, Fate::NoLocal, Fate::MayNotPublish, Fate::Absent, Fate::Slow, Fate::NoMemory];
+    let places = [Whereabouts::Outside, Whereabouts::Queue, Whereabouts::Window];
+    for (fate, place) in fates.iter().flat_map(|fate| places.map(|place| (fate, place))) {
+        assert!(catch_unwind(|| changes(place, fate)).is_err(), "{fate:?} from {place:?}");
     }
 }
 
