@@ -215,9 +215,13 @@ impl Delivery<'_> {
         }
         let entry = line.take(message).expect("it was there when this was recorded");
         let at = MessageAt::Waiting { id: message, entry: &entry, packet_id: None };
-        if matches!(fate, Fate::TooLarge | Fate::MayNotRead) {
-            // It was for this member, in whose turn it came.
-            self.lines.note(member, at, fate.clone());
+        if matches!(fate, Fate::TooLarge | Fate::MayNotRead)
+            && let Some(message) = entry.message()
+        {
+            // Only the member whose turn it is gets a record. The record has no number: the same message may wait in the member's
+            // own queue under its number.
+            let coming = MessageAt::Coming { message, qos: entry.qos(), id: None };
+            self.lines.note(member, coming, fate.clone());
         }
         self.lines.decided(id, at, fate);
         Ok(entry)

@@ -502,6 +502,31 @@ fn a_message_that_is_too_large_for_the_member_whose_turn_it_is_has_a_record() {
     }
 }
 
+/// The packet of the group has a subscription identifier, and is one byte larger than the member takes. The member's own
+/// message waits behind others when it is the group's turn.
+#[test]
+fn a_message_that_waits_for_a_member_itself_has_a_record_apart_from_that_of_the_group() {
+    let mut stage = Stage::new();
+    let ask = || Ask::lasting(60).packet_bytes_max(200);
+    let small = stage.client("small", &ask());
+    let identifier = std::num::NonZeroU32::new(1);
+    stage.subscribe(&small, SHARED, at_qos(QOS_1).with_identifier(identifier));
+    stage.subscribe(&small, "+", at_qos(QOS_1));
+    stage.leave(&small, Cause::Normal);
+    record_fates(&mut stage, &["small"]);
+    for _ in 0..20 {
+        stage.emit(&message("b", b"x", QOS_1));
+    }
+    stage.emit(&message("a", &[b'x'; 190], QOS_1));
+    let small = stage.client("small", &ask());
+    assert_eq!(stage.delivered(&small).len(), 21);
+    // The last records: the group's is the newest.
+    let fates = fates(&mut stage, "small");
+    assert_eq!(fates[fates.len() - 2..], [Fate::Sent, Fate::TooLarge]);
+    assert_eq!(count(&stage.gauges().too_large), 1);
+    stage.check_account();
+}
+
 /// The other policies of a full queue, as a session has them.
 #[test]
 fn a_full_group_may_refuse_messages_or_drop_new_ones() {

@@ -459,7 +459,7 @@ fn an_order_ends_with_the_last_message_that_waited() {
 
 /// Records the fates of messages for these sessions from now on.
 pub(crate) fn record_fates(stage: &mut Stage, client_ids: &[&str]) {
-    let bounds = FateBounds { messages: 9, bytes: 1 << 20 };
+    let bounds = FateBounds { messages: 99, bytes: 1 << 20 };
     for client_id in client_ids {
         let begin = AskFates::Begin { client_id: (*client_id).into(), for_ms: 1_000, bounds };
         stage.ledger.ask(Question::Fates(begin), stage.now, &mut stage.sink);
