@@ -8,7 +8,7 @@ pub(crate) mod feed;
 mod share;
 
 use crate::bodies::Bodies;
-use crate::delivery::feed::Turns;
+use crate::delivery::feed::FirstFates;
 use crate::lines::Lines;
 use crate::replies::Replies;
 use crate::retained::cursors::Cursors;
@@ -23,7 +23,7 @@ pub(crate) struct Delivery<'a> {
     pub(crate) bodies: &'a mut Bodies,
     pub(crate) replies: &'a mut Replies,
     pub(crate) cursors: &'a mut Cursors,
-    pub(crate) turns: &'a mut Turns,
+    pub(crate) first_fates: &'a mut FirstFates,
     /// Nothing is fed before: there was no space for the records.
     pub(crate) stalled_until_ms: &'a mut Option<u64>,
 }

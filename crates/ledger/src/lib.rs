@@ -84,7 +84,7 @@ pub use settings::{QueueFull, Settings, Units};
 
 use bodies::Bodies;
 use delivery::Delivery;
-use delivery::feed::Turns;
+use delivery::feed::FirstFates;
 use lines::Lines;
 use publishing::Publishing;
 use publishing::publish::Planned;
@@ -119,7 +119,7 @@ pub struct Ledger {
     cursors: Cursors,
     restart: Restart,
     copied: Copied,
-    turns: Turns,
+    first_fates: FirstFates,
     /// Nothing is fed before: there was no space for the records.
     stalled_until_ms: Option<u64>,
     /// The queues of the current message. The buffer is reused.
@@ -143,7 +143,7 @@ impl Ledger {
             cursors: Cursors::default(),
             restart: Restart::default(),
             copied: Copied::default(),
-            turns: Turns::default(),
+            first_fates: FirstFates::default(),
             stalled_until_ms: None,
             plan: Vec::new(),
             tally: Tally::new(Arc::default()),
@@ -417,8 +417,10 @@ impl Ledger {
     }
 
     fn delivery(&mut self) -> Delivery<'_> {
-        let Self { settings, sessions, lines, bodies, replies, cursors, turns, stalled_until_ms, .. } = self;
-        Delivery { settings, sessions, lines, bodies, replies, cursors, turns, stalled_until_ms }
+        let Self {
+            settings, sessions, lines, bodies, replies, cursors, first_fates, stalled_until_ms, ..
+        } = self;
+        Delivery { settings, sessions, lines, bodies, replies, cursors, first_fates, stalled_until_ms }
     }
 
     fn copying(&mut self) -> Copying<'_> {

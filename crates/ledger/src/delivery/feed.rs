@@ -30,27 +30,27 @@ pub(crate) enum Feeding {
     Stalled,
 }
 
-/// The fate of a message whose turn has come, with its packet identifier if it is sent.
-type Turn = (Fate, Option<PacketId>);
+/// The fate of a message that was first in its queue, with its packet identifier if it is sent.
+type FirstFate = (Fate, Option<PacketId>);
 
-/// The turns of the first messages of a queue, and their records. The buffers are reused.
+/// The fates of the first messages of a queue, and their records. The buffers are reused.
 #[derive(Debug, Default)]
-pub(crate) struct Turns {
-    turns: Vec<Turn>,
+pub(crate) struct FirstFates {
+    fates: Vec<FirstFate>,
     records: Vec<Record<'static>>,
 }
 
-impl Turns {
-    fn push(&mut self, turn: Turn, session: Incarnation, message: MessageId) {
-        self.records.push(match turn.1 {
+impl FirstFates {
+    fn push(&mut self, first: FirstFate, session: Incarnation, message: MessageId) {
+        self.records.push(match first.1 {
             Some(packet_id) => Record::Sent { session, message, packet_id },
             None => Record::Removed { queue: session, message },
         });
-        self.turns.push(turn);
+        self.fates.push(first);
     }
 
     fn clear(&mut self) {
-        self.turns.clear();
+        self.fates.clear();
         self.records.clear();
     }
 }
@@ -209,10 +209,10 @@ impl Delivery<'_> {
             return Ok(0);
         };
         let credit_bytes = credit_bytes(&self.bodies.budget);
-        let mut turns = std::mem::take(self.turns);
+        let mut first_fates = std::mem::take(self.first_fates);
         let (mut sent, mut bytes) = (0, 0);
         for (id, entry) in queue.iter().take(messages) {
-            let turn = if entry.is_expired(now) {
+            let first = if entry.is_expired(now) {
                 (Fate::Expired, None)
             } else if let Some(message) = entry.message()
                 && is_too_large(message, entry.identifiers(), online.packet_bytes_max, now)
@@ -228,28 +228,28 @@ impl Delivery<'_> {
             } else {
                 break;
             };
-            turns.push(turn, incarnation, id);
+            first_fates.push(first, incarnation, id);
         }
-        let committed = match &turns.records[..] {
+        let committed = match &first_fates.records[..] {
             [] => Ok(()),
             records => self.replies.commit(records, to),
         };
-        let done = turns.turns.len();
+        let done = first_fates.fates.len();
         if committed.is_ok() {
-            turns.turns.drain(..).for_each(|turn| self.take_turn(id, turn, now, to));
+            first_fates.fates.drain(..).for_each(|first| self.apply_first(id, first, now, to));
             self.bodies.want_first(self.lines, id, to);
             self.cursors.unpark(self.lines, self.settings, id);
         }
-        turns.clear();
-        *self.turns = turns;
+        first_fates.clear();
+        *self.first_fates = first_fates;
         committed.map(|()| done)
     }
 
-    /// Applies the turn of the first message, after it was recorded.
-    fn take_turn(&mut self, id: QueueId, (fate, packet_id): Turn, now: Now, to: &mut impl Effects) {
+    /// Removes the first message from its queue with this fate, after the fate was recorded. Sends the message if it is to be sent.
+    fn apply_first(&mut self, id: QueueId, (fate, packet_id): FirstFate, now: Now, to: &mut impl Effects) {
         let (Line { owner, queue, growth, .. }, fates) =
             self.lines.find_with_fates(id).expect("the session that is fed is there");
-        let (id_of_message, mut entry) = queue.pop().expect("its message waited when its turn was recorded");
+        let (id_of_message, mut entry) = queue.pop().expect("its message waited when its fate was recorded");
         growth.shrink(queue);
         fates.decided(owner, MessageAt::Waiting { id: id_of_message, entry: &entry, packet_id }, fate);
         let Some(packet_id) = packet_id else { return };
