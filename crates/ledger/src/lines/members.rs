@@ -233,7 +233,8 @@ impl Lines {
         }
     }
 
-    /// A member has gone without having finished with a message: it takes its old place, unless it is the member's.
+    /// A member has gone without having finished with a message. The message returns to its old place in the group. A message
+    /// of QoS 2 that a member without a lasting session was sent stays the member's: its fate is [`Fate::SessionEnded`].
     pub(crate) fn give_back(&mut self, group_id: QueueId, message: MessageId) {
         let held = self.group_mut(group_id).and_then(|group| group.held.remove(&message));
         let held = held.expect("what a member has of a group is held there until it has ended");

@@ -382,8 +382,8 @@ impl SessionWork<'_> {
         self.lines.filters.of_filter(filter).filter(|group| session.shares.contains_key(group))
     }
 
-    /// Sends an answer. A change that is not recorded is answered at once.
-    /// Answers when the change is as safe as the connection requires: rule 11 of `protocol::order`.
+    /// Answers a recorded change when the record is as safe as the connection requires: rule 11 of `protocol::order`. Answers
+    /// at once if the change is not recorded.
     fn answer_recorded(&mut self, id: QueueId, place: Place, reply: Reply, now: Now, to: &mut impl Effects) {
         let is_recorded = self.lines.session(id).is_some_and(|session| session.lasting.is_some());
         if is_recorded {
