@@ -38,8 +38,8 @@ impl Gauge {
         }
     }
 
-    /// Sets the level, and tells nobody: [`release`](Self::release) ends the level [`Over`](Level::Over). Only the
-    /// subscriber's own shard calls this.
+    /// Sets the level, and tells nobody. Use [`release`](Self::release) to leave [`Over`](Level::Over). Only the subscriber's
+    /// own shard calls this.
     pub fn set(&self, level: Level) {
         self.level.store(level as u8, Ordering::SeqCst);
     }
@@ -84,6 +84,7 @@ impl Gauge {
     /// Sets a level other than [`Over`](Level::Over). Then removes and returns the shards that wait, which are to be told: the
     /// other half of rule 10. Only the subscriber's own shard calls this.
     pub fn release(&self, level: Level) -> impl Iterator<Item = ShardId> + use<> {
+        debug_assert_ne!(level, Level::Over, "nobody waits after a release");
         self.set(level);
         self.take_waiting()
     }

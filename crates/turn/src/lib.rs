@@ -12,9 +12,9 @@
 //!
 //! A turn of the ledger carries out the commands of the shards and posts its replies ([`LedgerLoop`]).
 //!
-//! The caller supplies the rest: [`Stream`](stream::Stream) is a connection, [`Host`] and [`LedgerHost`] are the ways to other threads,
-//! the poller and the log. `net` implements them with sockets and threads, the simulator with a network, a clock and a
-//! scheduler under one seed. Both run the code of this crate. `bench` measures the ledger in its loop, in one thread.
+//! The caller supplies the rest: [`Stream`](stream::Stream) is a connection, [`Host`] and [`LedgerHost`] are the ways to
+//! other threads, the poller and the log. `net` implements them with sockets and threads, the simulator with a network, a
+//! clock and a scheduler under one seed. Both run the code of this crate. `bench` measures the ledger in its loop, in one thread.
 
 #![forbid(unsafe_code)]
 

@@ -32,7 +32,8 @@ pub(super) trait Subject {
     /// The kind of subject, and its way to a steady state.
     const WORDS: (&'static str, &'static str);
 
-    /// Publishes this number of messages in one turn, and waits until all are acknowledged.
+    /// Publishes this number of messages, and waits until all are acknowledged. The event loop of the ledger needs more than
+    /// one turn for more messages than it takes in one turn.
     fn commit(&mut self, messages: u64) -> Result<()>;
 
     /// Publishes until there is as much as there will be.
