@@ -103,6 +103,8 @@ impl MemberList {
 
 /// Maximum number of members that are checked for a message of QoS 0.
 const LOOKS_MAX: usize = 64;
+/// Maximum number of members among which one client is looked for.
+const INCLUDED_MAX: usize = 1_024;
 
 /// A session in a group.
 #[derive(Debug, Clone)]
@@ -201,11 +203,11 @@ impl Members {
         list.members.iter().any(|member| has(&member.subscriber))
     }
 
-    /// Whether this client is a member: among the first members, up to this number.
+    /// Whether this client is among the first 1,024 members.
     #[must_use]
-    pub fn includes(&self, client_id: &str, looks: usize) -> bool {
+    pub fn includes(&self, client_id: &str) -> bool {
         let list = self.list.read().unwrap_or_else(PoisonError::into_inner);
-        list.members.iter().take(looks).any(|member| *member.subscriber.client_id == *client_id)
+        list.members.iter().take(INCLUDED_MAX).any(|member| *member.subscriber.client_id == *client_id)
     }
 
     /// At most this number of members, those without a connection first.

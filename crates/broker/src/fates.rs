@@ -21,9 +21,6 @@ use crate::encode::{Dispatch, Made, Receiver, Source, as_identifiers};
 use crate::spans::{SpanReceiver, Spans};
 use crate::{Counter, Counters, Counts, Effects, Mail, Room, Shard};
 
-/// Maximum number of members of a group among which a client with a record is looked for.
-const MEMBERS_LOOKED_AT: usize = 1_024;
-
 /// The fates that a shard decides.
 #[derive(Debug)]
 pub(crate) struct ShardFates {
@@ -471,7 +468,7 @@ impl Shard {
         let chosen = receiver.map(|(member, _)| &member.subscriber.client_id);
         let of = of_packet(&publish.packet, Some(publish.topic()), publisher.as_deref(), Qos::AtMostOnce);
         for ring in rings.rings() {
-            if chosen != Some(ring.client_id()) && members.includes(ring.client_id(), MEMBERS_LOOKED_AT) {
+            if chosen != Some(ring.client_id()) && members.includes(ring.client_id()) {
                 ring.note(of, fate.clone(), now);
             }
         }

@@ -245,17 +245,19 @@ impl Table {
 pub(crate) struct OwnCounts {
     shard: ShardId,
     parties: Arc<Parties>,
-    /// Counts of copies whose subscribers are not connected.
-    pub(crate) nobody: Arc<Counts>,
     /// Counts of clients that are not let in yet, by the place of their listener.
     doors: HashMap<u16, Arc<Counts>>,
 }
 
 impl OwnCounts {
     pub(crate) fn new(shard: ShardId, parties: Arc<Parties>) -> Self {
+        Self { shard, parties, doors: HashMap::new() }
+    }
+
+    /// The counts of copies whose subscribers are not connected.
+    pub(crate) fn nobody(&self) -> Arc<Counts> {
         let nobody = Party { listener: None, user: CountedUser::NotLetIn };
-        let nobody = parties.lock().find(shard, nobody).counts;
-        Self { shard, parties, nobody, doors: HashMap::new() }
+        self.parties.lock().find(self.shard, nobody).counts
     }
 
     /// The counts of clients of a listener that are not let in yet.
@@ -283,7 +285,7 @@ impl Shard {
     #[must_use]
     pub fn with_parties(mut self, parties: Arc<Parties>) -> Self {
         self.counts = OwnCounts::new(self.id, parties);
-        self.fates.nobody = Arc::clone(&self.counts.nobody);
+        self.fates.nobody = self.counts.nobody();
         self
     }
 
@@ -294,7 +296,7 @@ impl Shard {
 
     /// The counts of a client; those of nobody if it is gone.
     pub(crate) fn counts_of(&self, id: ConnectionId) -> &Counts {
-        self.clients.get(id).map_or(&self.counts.nobody, |client| &client.counts)
+        self.clients.get(id).map_or(&self.fates.nobody, |client| &client.counts)
     }
 }
 

@@ -177,7 +177,7 @@ impl Shard {
         now: Now,
     ) -> Self {
         let counts = OwnCounts::new(id, Arc::default());
-        let fates = ShardFates::new(Arc::clone(&counters), Arc::clone(&counts.nobody));
+        let fates = ShardFates::new(Arc::clone(&counters), counts.nobody());
         Self {
             id,
             settings,

@@ -18,9 +18,6 @@ use crate::lines::{Line, Lines, Owner};
 use crate::queue::entry::Entry;
 use crate::record::MessageId;
 
-/// Maximum number of members of a group among which a client with a record is looked for.
-const MEMBERS_LOOKED_AT: usize = 1_024;
-
 /// The fates of the messages for all lines.
 #[derive(Debug)]
 pub(crate) struct LineFates {
@@ -197,7 +194,7 @@ impl LineFates {
         let of = FateOf::message(message, qos, id.map(|id| id.0));
         for ring in rings.rings() {
             if **ring.client_id() != *member.client_id {
-                if members.includes(ring.client_id(), MEMBERS_LOOKED_AT) {
+                if members.includes(ring.client_id()) {
                     ring.note(of, Fate::TakenBy(Arc::clone(&member.client_id)), self.now);
                 }
             } else if member.queue.is_some() && packet_id.is_some() {
