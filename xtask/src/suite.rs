@@ -61,10 +61,10 @@ const STEPS: &[(&str, Pace, Work)] = &[
         log.run(rustdoc.env("RUSTDOCFLAGS", "--deny warnings").args(["doc", "--workspace", "--no-deps"]))
     }),
     ("semver", Beside("builds"), tools::semver_since_release),
-    // Packing takes one processor.
-    ("package", Beside("builds"), package::run_in_short),
     // This step takes five minutes, and a fifth of a core.
     ("soak", Beside("soak"), |house, log| program::SOAK.run_in_short(house, log)),
+    // Packing takes one processor. Behind the builds above, it would be the last step, and the other processor would wait.
+    ("package", Beside("soak"), package::run_in_short),
     // This step covers the tests of every crate, with doc tests and the check of generated pages. The step also runs
     // the real binary against real clients, in the profile that checks arithmetic, and tests architecture and
     // features.

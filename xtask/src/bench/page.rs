@@ -135,8 +135,8 @@ fn machine() -> String {
     // The text after the dash names the builder of the kernel.
     let kernel = kernel.split('-').next().unwrap_or_default();
     let mosquitto = said(Command::new("mosquitto").arg("-h"));
-    let mosquitto = mosquitto.lines().next().unwrap_or_default();
-    format!("{processors} processors ({processor}), {memory:.1} GiB of memory, {kernel}; {mosquitto}.\n")
+    let mosquitto = mosquitto.lines().next().map_or(String::new(), |version| format!("; {version}"));
+    format!("{processors} processors ({processor}), {memory:.1} GiB of memory, {kernel}{mosquitto}.\n")
 }
 
 /// Returns the output of a program; empty if the program cannot be run.
