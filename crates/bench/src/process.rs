@@ -129,6 +129,9 @@ impl Process {
             .filter_map(|table| fs::read_to_string(table).ok())
             .flat_map(|table| sockets_in(&table, state, port))
             .collect();
+        if sockets.is_empty() {
+            return None;
+        }
         let processes = fs::read_dir("/proc").ok()?;
         processes
             .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok().map(Self::new))
@@ -226,8 +229,10 @@ impl From<Pid> for Process {
 /// The names under `/proc/PID/fd` of the sockets in this state on `port`.
 fn sockets_in(table: &str, state: &str, port: u16) -> Vec<String> {
     let local_port = format!(":{port:04X}");
-    let lines = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    // The table has a line for each connection of the machine.
+    let lines = table.lines().skip(1).filter(|line| line.contains(&local_port));
     lines
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
         .filter(|fields| fields.len() > 9 && fields[1].ends_with(&local_port) && fields[3] == state)
         .map(|fields| format!("socket:[{}]", fields[9]))
         .collect()

@@ -164,10 +164,13 @@ impl LineFates {
         add(counter, messages);
     }
 
-    /// Records the fate of a message that is counted elsewhere. A group has no ring.
+    /// Records the fate of a message that is counted elsewhere.
     #[cold]
     fn note(&mut self, owner: &Owner, at: MessageAt<'_>, fate: Fate) {
-        let Owner::Session(session) = owner else { return };
+        let session = match owner {
+            Owner::Session(session) => session,
+            Owner::Group(group) => return self.note_lost(&group.subscriber, at, &fate),
+        };
         let now = self.now;
         let Some(ring) = self.ring(&session.subscriber) else { return };
         match at {
@@ -178,6 +181,21 @@ impl LineFates {
                 ring.follow(of_entry(id, entry).sent_as(packet_id), fate, now);
             }
             MessageAt::UnderWay { packet_id, .. } => ring.answered(packet_id, fate, now),
+        }
+    }
+
+    /// Records a message that no member of a group gets, for each member. Any of them could have been given the message.
+    fn note_lost(&mut self, group: &Subscriber, at: MessageAt<'_>, fate: &Fate) {
+        use Fate::{Discarded, DroppedOldest, Expired, Moved, NotStored, QueueFull};
+        let of = match at {
+            MessageAt::Coming { message, qos, id } => FateOf::message(message, qos, id.map(|id| id.0)),
+            MessageAt::Waiting { id, entry, .. } => of_entry(id, entry),
+            MessageAt::UnderWay { .. } => return,
+        };
+        let (Some(rings), Some(members)) = (&mut self.rings, group.members()) else { return };
+        if matches!(fate, Discarded | DroppedOldest | Expired | Moved | NotStored(_) | QueueFull) {
+            let rings = rings.rings().filter(|ring| members.includes(ring.client_id()));
+            rings.for_each(|ring| ring.note(of, fate.clone(), self.now));
         }
     }
 
@@ -216,7 +234,7 @@ fn of_entry(id: MessageId, entry: &Entry) -> FateOf<'_> {
 }
 
 impl Lines {
-    /// A message of this line has met this fate: counts it, and records it if the line belongs to a session.
+    /// A message of this line has met this fate: counts it, and records it.
     #[inline]
     pub(crate) fn decided(&mut self, queue: QueueId, at: MessageAt<'_>, fate: Fate) {
         self.fates.count_one(at, &fate);

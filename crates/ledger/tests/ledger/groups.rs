@@ -548,6 +548,37 @@ fn a_full_group_may_refuse_messages_or_drop_new_ones() {
     }
 }
 
+/// A message that no member gets is recorded for each member whose operator asks, and for nobody else.
+#[test]
+fn a_message_that_a_group_loses_is_in_the_records_of_its_members() {
+    let refused = Fate::NotStored(ReasonCode::QuotaExceeded);
+    for (queue_full, lost) in [
+        (QueueFull::DropOldest, Fate::DroppedOldest),
+        (QueueFull::DropNewest, Fate::QueueFull),
+        (QueueFull::Refuse, refused),
+    ] {
+        let mut stage = Stage::with(Settings { queue_messages_max: 2, queue_full, ..Settings::default() });
+        let publisher = stage.client("publisher", &Ask::clean());
+        stage.client("stranger", &Ask::clean());
+        for name in ["one", "other"] {
+            let away = member(&mut stage, name, &Ask::lasting(60));
+            stage.leave(&away, Cause::Normal);
+        }
+        record_fates(&mut stage, &["one", "other", "stranger"]);
+        let brief = message_with("a", b"brief", QOS_1, false, Some(1));
+        for number in 1..=3 {
+            stage.publish(&publisher, number, &brief);
+        }
+        stage.pass_secs(5);
+        (0..5).for_each(|_| stage.work());
+        for name in ["one", "other"] {
+            assert_eq!(fates(&mut stage, name), [lost.clone(), Fate::Expired, Fate::Expired], "{name}");
+        }
+        assert_eq!(fates(&mut stage, "stranger"), []);
+        stage.check_account();
+    }
+}
+
 /// Expired messages that a member gave back are removed even if no other member connects, whatever their number.
 #[test]
 fn messages_that_a_member_gave_back_expire() {

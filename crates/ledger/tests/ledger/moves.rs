@@ -461,7 +461,7 @@ fn an_order_ends_with_the_last_message_that_waited() {
 pub(crate) fn record_fates(stage: &mut Stage, client_ids: &[&str]) {
     let bounds = FateBounds { messages: 99, bytes: 1 << 20 };
     for client_id in client_ids {
-        let begin = AskFates::Begin { client_id: (*client_id).into(), for_ms: 1_000, bounds };
+        let begin = AskFates::Begin { client_id: (*client_id).into(), for_ms: 60_000, bounds };
         stage.ledger.ask(Question::Fates(begin), stage.now, &mut stage.sink);
     }
 }
