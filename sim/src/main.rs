@@ -12,6 +12,7 @@
 mod broker;
 mod client;
 mod configuration;
+mod controls;
 mod decay;
 mod discards;
 mod disk;
@@ -35,6 +36,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 pondhawk-sim [--only KIND] [--seed S] [--seconds N] [--runs N] [--go-on] [--trace] [--twice]
+pondhawk-sim --controls
 
   --only KIND  run one kind only: `ordinary`; `disk`, where the log has a bound; `memory`, where there is little;
                `held`, where threads do not run for a while; `wide`, where many get the same large messages; `reload`,
@@ -45,7 +47,8 @@ pondhawk-sim [--only KIND] [--seed S] [--seconds N] [--runs N] [--go-on] [--trac
   --runs N     run so many seeds, and those that have failed once
   --go-on      run the rest too when one has failed
   --trace      print every event
-  --twice      run each seed twice before it counts, and fail if the runs differ";
+  --twice      run each seed twice before it counts, and fail if the runs differ
+  --controls   check the simulator itself: planted faults are found, and a seed gives the same run again";
 
 fn main() -> ExitCode {
     let options = match runs::Options::parse(std::env::args().skip(1)) {

@@ -4,8 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use turn::{Fault, plant};
-
+use crate::controls;
 use crate::scenario::Kind;
 use crate::tally::Tally;
 use crate::trace::Mode;
@@ -38,8 +37,6 @@ const FRESH_KINDS: [Kind; 11] = [
     Kind::Move,
     Kind::Held,
 ];
-/// Maximum number of runs that find a fault planted on purpose.
-const RUNS_PER_FAULT: u64 = 3_000;
 /// Number of events that are shown when a run fails.
 const LAST_EVENTS: usize = 80;
 
@@ -57,7 +54,7 @@ pub(crate) struct Options {
     twice: bool,
     /// Also after a run that has failed.
     goes_on: bool,
-    /// Faults are planted, one after the other, and runs must find each.
+    /// The simulator itself is checked.
     controls: bool,
 }
 
@@ -89,15 +86,15 @@ impl Options {
 
 /// One simulated run of a seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Run {
-    kind: Kind,
-    seed: u64,
+pub(crate) struct Run {
+    pub(crate) kind: Kind,
+    pub(crate) seed: u64,
 }
 
 /// Runs what was asked for. Whether all went well.
 pub(crate) fn run(options: &Options) -> bool {
     if options.controls {
-        return Fault::ALL.into_iter().filter(|fault| !is_found(*fault)).count() == 0;
+        return controls::hold();
     }
     let mode = match (options.trace, options.twice) {
         (true, _) => Mode::Print,
@@ -145,31 +142,6 @@ pub(crate) fn run(options: &Options) -> bool {
         println!("{failed} runs have failed");
     }
     failed == 0
-}
-
-/// Plants a fault and runs seeds until one of them fails. Whether one has.
-fn is_found(fault: Fault) -> bool {
-    plant(Some(fault));
-    let kind = match fault {
-        _ if fault.is_of_reload() => Kind::Reload,
-        // The ledger has to wait between two letters until a client has come back and has published.
-        Fault::SkippedRound => Kind::Held,
-        _ => Kind::Ordinary,
-    };
-    let fails = |seed: &u64| attempt(Run { kind, seed: *seed }, Mode::Off).err();
-    let found = (0..RUNS_PER_FAULT).find_map(|seed| fails(&seed).map(|(finding, _)| (seed, finding)));
-    plant(None);
-    match found {
-        Some((seed, finding)) => {
-            let finding: String = finding.lines().next().unwrap_or_default().chars().take(120).collect();
-            println!("{fault:?} is found by seed {seed}: {finding}");
-            true
-        }
-        None => {
-            println!("{fault:?} is not found by the first {RUNS_PER_FAULT} seeds");
-            false
-        }
-    }
 }
 
 /// The kind of this name.
@@ -258,7 +230,7 @@ fn one(run: Run, mode: Mode, all: &mut Summary) -> bool {
 }
 
 /// Returns a digest, which is the same for two equal runs; `None` if the run failed.
-fn digest_of(run: Run) -> Option<u64> {
+pub(crate) fn digest_of(run: Run) -> Option<u64> {
     attempt(run, Mode::Digest).ok().map(|tally| tally.digest)
 }
 
@@ -266,12 +238,16 @@ fn digest_of(run: Run) -> Option<u64> {
 ///
 /// # Errors
 /// What was wrong, and the last events.
-fn attempt(run: Run, mode: Mode) -> Result<Tally, (String, Vec<String>)> {
+pub(crate) fn attempt(run: Run, mode: Mode) -> Result<Tally, (String, Vec<String>)> {
     attempt_with(run, mode, |_| {})
 }
 
 /// The same in a world that is not as it should be.
-fn attempt_with(run: Run, mode: Mode, change: impl FnOnce(&World)) -> Result<Tally, (String, Vec<String>)> {
+pub(crate) fn attempt_with(
+    run: Run,
+    mode: Mode,
+    change: impl FnOnce(&World),
+) -> Result<Tally, (String, Vec<String>)> {
     let panicked = Arc::new(Mutex::new(None));
     let said = Arc::clone(&panicked);
     std::panic::set_hook(Box::new(move |panic| {
@@ -298,30 +274,6 @@ fn attempt_with(run: Run, mode: Mode, change: impl FnOnce(&World)) -> Result<Tal
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_seed_gives_the_same_run_again_whatever_was_run_before() {
-        let digest =
-            |run| attempt(run, Mode::Digest).map(|tally| tally.digest).map_err(|(finding, _)| finding);
-        let runs: Vec<Run> = Kind::ALL
-            .into_iter()
-            .flat_map(|(_, kind)| {
-                (0..if kind == Kind::Wide { 1 } else { 6 }).map(move |seed| Run { kind, seed })
-            })
-            .collect();
-        let first: Vec<_> = runs.iter().copied().map(digest).collect();
-        let again: Vec<_> = runs.iter().copied().rev().map(digest).collect();
-        assert_eq!(first, again.into_iter().rev().collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn without_syncs_something_is_lost() {
-        let is_lost = |seed: &u64| {
-            attempt_with(Run { kind: Kind::Ordinary, seed: *seed }, Mode::Off, World::ignore_syncs).is_err()
-        };
-        let lost = (0..40).filter(is_lost).count();
-        assert!(lost > 4, "a disk that does not sync must be seen to lose something: {lost} of 40");
-    }
 
     #[test]
     fn fresh_runs_are_of_both_kinds_if_nothing_is_said() {

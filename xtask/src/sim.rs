@@ -9,7 +9,7 @@ use crate::pool::{self, Job};
 /// The simulator, in a profile that has the speed of a release and all assertions.
 const PROGRAM: &[&str] = &["--profile", "sim", "--package", "pondhawk-sim"];
 
-/// Arguments of the runs that have the same seeds each time, longest run first. `--controls` plants faults that must be found.
+/// Arguments of the runs that have the same seeds each time, longest run first. `--controls` checks the simulator.
 const FIXED_RUNS: [&str; 3] = ["--controls", "--runs 1000", "--only disk --runs 40"];
 /// Arguments of the runs with new seeds, longest run first. Runs of the disk have a limited log. In the others, threads do not
 /// run for a while, memory is short, many receivers get large messages, the configuration is reloaded, or messages are

@@ -1,0 +1,75 @@
+//! Checks of the simulator itself: a seed is one run, and a fault that is planted on purpose is found.
+
+use turn::{Fault, plant};
+
+use crate::runs::{Run, attempt, attempt_with, digest_of};
+use crate::scenario::Kind;
+use crate::trace::Mode;
+use crate::world::World;
+
+/// Maximum number of runs that find a planted fault.
+const RUNS_PER_FAULT: u64 = 3_000;
+/// Number of runs with a disk that does not sync, and how many of them must lose something at least.
+const RUNS_WITHOUT_SYNCS: (u64, usize) = (40, 5);
+
+/// Whether all checks hold. Each prints a line.
+pub(crate) fn hold() -> bool {
+    let faults = Fault::ALL.into_iter().filter(|fault| !is_found(*fault)).count();
+    let checks = [is_repeatable(), is_lossy_without_syncs()];
+    faults == 0 && checks == [true; 2]
+}
+
+/// Plants a fault and runs seeds until one of them fails. Whether one has.
+fn is_found(fault: Fault) -> bool {
+    plant(Some(fault));
+    let kind = match fault {
+        _ if fault.is_of_reload() => Kind::Reload,
+        // The ledger has to wait between two letters until a client has come back and has published.
+        Fault::SkippedRound => Kind::Held,
+        _ => Kind::Ordinary,
+    };
+    let fails = |seed: &u64| attempt(Run { kind, seed: *seed }, Mode::Off).err();
+    let found = (0..RUNS_PER_FAULT).find_map(|seed| fails(&seed).map(|(finding, _)| (seed, finding)));
+    plant(None);
+    match found {
+        Some((seed, finding)) => {
+            let finding: String = finding.lines().next().unwrap_or_default().chars().take(120).collect();
+            println!("{fault:?} is found by seed {seed}: {finding}");
+            true
+        }
+        None => {
+            println!("{fault:?} is not found by the first {RUNS_PER_FAULT} seeds");
+            false
+        }
+    }
+}
+
+/// Whether a seed of each kind gives the same run again, whatever was run before it.
+fn is_repeatable() -> bool {
+    let seeds = |kind| if kind == Kind::Wide { 1 } else { 6 };
+    let runs: Vec<Run> = Kind::ALL
+        .into_iter()
+        .flat_map(|(_, kind)| (0..seeds(kind)).map(move |seed| Run { kind, seed }))
+        .collect();
+    let first: Vec<_> = runs.iter().copied().map(digest_of).collect();
+    let mut again: Vec<_> = runs.iter().rev().copied().map(digest_of).collect();
+    again.reverse();
+    let differ: Vec<_> = (0..runs.len())
+        .filter(|at| first[*at].is_none() || first[*at] != again[*at])
+        .map(|at| runs[at])
+        .collect();
+    println!("{} of {} runs are not the same again: {differ:?}", differ.len(), runs.len());
+    differ.is_empty()
+}
+
+/// Whether enough runs lose something if the disk does not sync.
+fn is_lossy_without_syncs() -> bool {
+    let (runs, lossy_min) = RUNS_WITHOUT_SYNCS;
+    let is_lossy = |seed: &u64| {
+        let run = Run { kind: Kind::Ordinary, seed: *seed };
+        attempt_with(run, Mode::Off, World::ignore_syncs).is_err()
+    };
+    let lossy = (0..runs).filter(is_lossy).count();
+    println!("{lossy} of {runs} runs lose something with a disk that does not sync; {lossy_min} are enough");
+    lossy >= lossy_min
+}
