@@ -294,16 +294,18 @@ impl World {
     fn go_on_without_disk(&mut self) -> Result<(), String> {
         note!(self.scene.trace, ("world"), "everybody is well but the disk");
         let until_ms = self.scene.now.monotonic_ms + WITHOUT_DISK_MS;
+        // Queues do not drain without a disk, and may take all memory. A client before MQTT 5.0 that was refused something then
+        // waits for seconds, also if there is memory again.
+        let mut was_tight = false;
         while self.scene.now.monotonic_ms < until_ms {
             while self.round() {
                 self.check()?;
+                was_tight |= self.process.as_ref().is_some_and(|process| process.budget().is_tight_to_keep());
             }
             self.scene.network.reset_silent();
             self.sleep();
         }
-        // Queues do not drain without a disk, and may take all memory.
-        let is_tight = self.process.as_ref().is_some_and(|process| process.budget().is_tight_to_keep());
-        if !is_tight && let Some(what) = self.clients.iter().find_map(Client::unfinished_without_disk) {
+        if !was_tight && let Some(what) = self.clients.iter().find_map(Client::unfinished_without_disk) {
             return Err(format!("without a disk {what}"));
         }
         let (standings, dropped) = (self.standings(), self.dropped());

@@ -186,7 +186,7 @@ impl Oracle {
         {
             return Ok(());
         }
-        let may_be_forgotten = self.pushed_out_before && message.acknowledged.is_none();
+        let may_be_forgotten = self.taken_out_before && message.acknowledged.is_none();
         if sender_has_ended && (message.retain || may_be_forgotten) {
             // It may be lost with its process: then an older one is there again, and may come later.
             return Ok(());

@@ -208,18 +208,19 @@ impl Oracle {
         self.discarded_before += self.gauge(|gauges| &gauges.discarded_by_operator);
         self.not_retained_before += self.gauge_of_not_retained();
         self.refused_before |= self.has_refused();
-        let has_pushed_out = self.gauge(|gauges| &gauges.dropped_oldest) > 0;
-        self.pushed_out_before |= has_pushed_out;
+        let has_taken_out = self.gauge(|gauges| &gauges.dropped_oldest) > 0
+            || self.gauge(|gauges| &gauges.discarded_by_operator) > 0;
+        self.taken_out_before |= has_taken_out;
         self.gauges = None;
         for client in &mut self.presence.clients {
             client.live = None;
         }
         let messages = &self.messages;
-        // A message that was not acknowledged may be forgotten. Then an older one is there again, which it had replaced as a
-        // retained value, or pushed out of a full queue.
+        // A message that was not acknowledged may be forgotten. Then an older one is there again: the retained value that it had
+        // replaced, or a message that was taken out of a queue shortly before.
         let is_kept = |no: MessageNo| {
             let message = &messages[no.0 as usize];
-            let may_be_forgotten = message.acknowledged.is_none() && (message.retain || has_pushed_out);
+            let may_be_forgotten = message.acknowledged.is_none() && (message.retain || has_taken_out);
             message.qos > Qos::AtMostOnce && !may_be_forgotten
         };
         for session in &mut self.sessions {

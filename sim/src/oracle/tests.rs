@@ -120,11 +120,12 @@ fn an_older_value_may_come_behind_a_newer_one_that_was_lost_with_its_process() {
 /// A full queue drops its oldest message, and its client gets the newest one. Without an acknowledgement to the publisher, both
 /// may be forgotten with the process, and the oldest waits again.
 #[test]
-fn a_message_that_was_pushed_out_may_come_behind_a_newer_one_that_was_lost_with_its_process() {
-    let run = |dropped: usize, is_acknowledged: bool, is_read_late: bool| {
+fn a_message_that_was_taken_out_may_come_behind_a_newer_one_that_was_lost_with_its_process() {
+    let run = |dropped: usize, discarded: usize, is_acknowledged: bool, is_read_late: bool| {
         let mut court = Court::new();
         let gauges = Arc::new(Gauges::default());
         gauges.dropped_oldest.store(dropped, Ordering::Relaxed);
+        gauges.discarded_by_operator.store(discarded, Ordering::Relaxed);
         // Nothing comes back for a message that was dropped itself.
         gauges.dropped_newest.store(1, Ordering::Relaxed);
         court.oracle.started(gauges, NOW);
@@ -145,9 +146,14 @@ fn a_message_that_was_pushed_out_may_come_behind_a_newer_one_that_was_lost_with_
         court.oracle.failure().is_none()
     };
     for is_read_late in [false, true] {
-        assert!(run(1, false, is_read_late), "read late: {is_read_late}");
-        assert!(!run(0, false, is_read_late), "nothing was pushed out, read late: {is_read_late}");
-        assert!(!run(1, true, is_read_late), "it must be kept, read late: {is_read_late}");
+        for (dropped, discarded) in [(1, 0), (0, 1)] {
+            assert!(run(dropped, discarded, false, is_read_late), "read late: {is_read_late}");
+            assert!(
+                !run(dropped, discarded, true, is_read_late),
+                "it must be kept, read late: {is_read_late}"
+            );
+        }
+        assert!(!run(0, 0, false, is_read_late), "nothing was taken out, read late: {is_read_late}");
     }
 }
 
