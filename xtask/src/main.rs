@@ -43,9 +43,10 @@ cargo xtask COMMAND
                   break the rules of tests/conformance/broken.tsv, all or these, and see whether those tests fail
   fmt             format all sources
   tools           install what tests need under target/tools
-  fuzz [--seconds N] [--seed N] [--connection N] [--tls] [TARGET…]
+  fuzz [--seconds N] [--keep] [--seed N] [--connection N] [--tls] [TARGET…]
                   run the fuzz targets for as long as CI does, if nothing else is said; the target `tcp` throws
-                  packets at a running broker, and sends the same ones again for the seed that it prints
+                  packets at a running broker, and sends the same ones again for the seed that it prints; with
+                  --keep, the next searches begin with the inputs that these have found
   abuse [NAME…]   run the rows of tests/abuse, all or these, with their large counts
   crash [--images N] [--kills N] [--seed S]
                   cut the power of a broker under load a thousand times, kill it two hundred times, and see whether

@@ -63,6 +63,8 @@ const STEPS: &[(&str, Pace, Work)] = &[
     ("semver", Beside("builds"), tools::semver_since_release),
     // This step takes five minutes, and a fifth of a core.
     ("soak", Beside("soak"), |house, log| program::SOAK.run_in_short(house, log)),
+    // A minute, in which it mostly waits for sockets.
+    ("fuzz-tcp", Beside("soak"), |house, log| fuzz::run(house, &fuzz::Options::tcp(), log)),
     // Packing takes one processor. Behind the builds above, it would be the last step, and the other processor would wait.
     ("package", Beside("soak"), package::run_in_short),
     // This step covers the tests of every crate, with doc tests and the check of generated pages. The step also runs
@@ -72,7 +74,7 @@ const STEPS: &[(&str, Pace, Work)] = &[
     ("crash", Alone, |house, log| program::CRASH.run_in_short(house, log)),
     ("bench", Alone, bench::run_in_short),
     ("simulation", Alone, sim::run_in_short),
-    ("fuzz", Alone, |house, log| fuzz::run(house, &fuzz::Options::default(), log)),
+    ("fuzz", Alone, |house, log| fuzz::run_targets(house, &fuzz::Options::default(), log)),
 ];
 
 /// Runs the steps with these names, or all steps.

@@ -1,7 +1,10 @@
 //! Writes the inputs with which the fuzzers begin into `fuzz/corpus`: the table of good and bad packets, one record of each
-//! kind, and connections with each layer.
+//! kind, connections with each layer, and the inputs that earlier searches have kept.
+//!
+//! `seeds keep TARGET FOLDER` keeps the inputs in this folder, which a search of this target has found.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use inputs::web::{REQUEST, frame};
@@ -11,9 +14,25 @@ use wire::{Role, Version};
 /// The records that the journal's tests pin the format with.
 const RECORDS: &str = include_str!("../../../../crates/record/src/tests/golden.txt");
 
-fn main() -> std::io::Result<()> {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
-    let mut count = 0;
+/// Maximum total of the inputs that are kept of a target, in bytes. The shortest ones are kept.
+const KEPT_BYTES_MAX: usize = 48 << 10;
+
+fn main() -> io::Result<()> {
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match &arguments[..] {
+        [] => write(&fuzz),
+        [keep, target, folder] if keep == "keep" => {
+            keep_inputs(&fuzz.join("kept").join(format!("{target}.txt")), Path::new(folder))
+        }
+        _ => Err(io::Error::other("usage: seeds [keep TARGET FOLDER]")),
+    }
+}
+
+/// Writes the inputs with which all targets begin.
+fn write(fuzz: &Path) -> io::Result<()> {
+    let corpus = fuzz.join("corpus");
+    let mut count = kept(&fuzz.join("kept"), &corpus)?;
     for target in ["decode", "round_trip"] {
         let folder = corpus.join(target);
         fs::create_dir_all(&folder)?;
@@ -49,8 +68,43 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
+/// Keeps the shortest inputs in a folder: one in each line, in hexadecimal digits.
+fn keep_inputs(kept: &Path, folder: &Path) -> io::Result<()> {
+    let mut inputs: Vec<Vec<u8>> =
+        fs::read_dir(folder)?.map(|file| fs::read(file?.path())).collect::<Result<_, _>>()?;
+    inputs.sort_by(|one, other| one.len().cmp(&other.len()).then_with(|| one.cmp(other)));
+    let mut total = 0;
+    inputs.retain(|input| {
+        total += input.len();
+        !input.is_empty() && total <= KEPT_BYTES_MAX
+    });
+    let mut text = String::new();
+    for input in &inputs {
+        text.extend(input.iter().map(|byte| format!("{byte:02x}")));
+        text.push('\n');
+    }
+    fs::create_dir_all(kept.parent().expect("a file lies in a folder"))?;
+    println!("{} inputs in {}", inputs.len(), kept.display());
+    fs::write(kept, text)
+}
+
+/// The inputs that earlier searches have kept, for all targets. Returns how many.
+fn kept(kept: &Path, corpus: &Path) -> io::Result<usize> {
+    let mut count = 0;
+    for file in fs::read_dir(kept)? {
+        let path = file?.path();
+        let folder = corpus.join(path.file_stem().expect("a file has a name"));
+        fs::create_dir_all(&folder)?;
+        for (number, line) in fs::read_to_string(&path)?.lines().enumerate() {
+            fs::write(folder.join(format!("kept-{number}")), bytes(line))?;
+            count += 1;
+        }
+    }
+    Ok(count)
+}
+
 /// Connections with each layer. Returns how many.
-fn layers(corpus: &Path) -> std::io::Result<usize> {
+fn layers(corpus: &Path) -> io::Result<usize> {
     const CONNECT: &[u8] = b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x00\x00\x01c";
     let long_field = format!("GET / HTTP/1.1\r\nHost: a\r\nA: {}\r\n\r\n", "a".repeat(9_000));
     let frames = [
