@@ -166,7 +166,7 @@ pub(super) const SECTIONS: &[Section] = &[
         title: "The ledger alone",
         text: "On one core, in one process, without sockets and without a disk: publish, deliver and acknowledge at \
             QoS 1, and the memory of a message that waits. The ledger runs in the event loop of the broker, whose \
-            letters are part of the figures of bd406f9b and later commits.",
+            letters are part of the figures.",
         arguments: "ledger",
         in_short: "ledger --messages 20000 --queued 10000",
         configuration: None,
