@@ -2,7 +2,7 @@
 
 use turn::{Fault, plant};
 
-use crate::runs::{Run, attempt, attempt_with, digest_of};
+use crate::runs::{Run, attempt, attempt_with};
 use crate::scenario::Kind;
 use crate::trace::Mode;
 use crate::world::World;
@@ -51,15 +51,21 @@ fn is_repeatable() -> bool {
         .into_iter()
         .flat_map(|(_, kind)| (0..seeds(kind)).map(move |seed| Run { kind, seed }))
         .collect();
-    let first: Vec<_> = runs.iter().copied().map(digest_of).collect();
-    let mut again: Vec<_> = runs.iter().rev().copied().map(digest_of).collect();
+    // A digest, or the finding of a run that fails.
+    let outcome =
+        |run: &Run| attempt(*run, Mode::Digest).map(|tally| tally.digest).map_err(|(finding, _)| finding);
+    let first: Vec<_> = runs.iter().map(outcome).collect();
+    let mut again: Vec<_> = runs.iter().rev().map(outcome).collect();
     again.reverse();
-    let differ: Vec<_> = (0..runs.len())
-        .filter(|at| first[*at].is_none() || first[*at] != again[*at])
-        .map(|at| runs[at])
-        .collect();
-    println!("{} of {} runs are not the same again: {differ:?}", differ.len(), runs.len());
-    differ.is_empty()
+    let mut differ = 0;
+    for ((run, first), again) in runs.iter().zip(first).zip(again) {
+        if first != again {
+            differ += 1;
+            println!("{run:?} is not the same again: {first:?}, {again:?}");
+        }
+    }
+    println!("{differ} of {} runs are not the same again", runs.len());
+    differ == 0
 }
 
 /// Whether enough runs lose something if the disk does not sync.

@@ -48,7 +48,8 @@ pondhawk-sim --controls
   --go-on      run the rest too when one has failed
   --trace      print every event
   --twice      run each seed twice before it counts, and fail if the runs differ
-  --controls   check the simulator itself: planted faults are found, and a seed gives the same run again";
+  --controls   check the simulator itself: planted faults are found, a disk that does not sync loses something, and a seed
+               gives the same run again";
 
 fn main() -> ExitCode {
     let options = match runs::Options::parse(std::env::args().skip(1)) {

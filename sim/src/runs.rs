@@ -230,7 +230,7 @@ fn one(run: Run, mode: Mode, all: &mut Summary) -> bool {
 }
 
 /// Returns a digest, which is the same for two equal runs; `None` if the run failed.
-pub(crate) fn digest_of(run: Run) -> Option<u64> {
+fn digest_of(run: Run) -> Option<u64> {
     attempt(run, Mode::Digest).ok().map(|tally| tally.digest)
 }
 

@@ -1,6 +1,7 @@
 //! One run: its actors, and the choice of the next turn.
 
 mod reload;
+mod without_disk;
 
 use std::sync::Arc;
 
@@ -32,9 +33,6 @@ const RECOVERY_MS: u64 = 100_000;
 const PATIENCE_MS: u64 = 300_000;
 /// How long nobody is there: longer than messages are kept that expire, and the rounds that look for them take.
 const ALONE_MS: u64 = 90_000;
-/// How long everybody is well when the disk is not: longer than a connection before MQTT 5 is kept whose message could not
-/// be stored.
-const WITHOUT_DISK_MS: u64 = 10_000;
 /// Maximum duration of the load of clients that are well, in milliseconds: longer than messages may be refused.
 const LOAD_MS: u64 = 30_000;
 /// Outputs that hold more bytes are written in parts.
@@ -289,30 +287,6 @@ impl World {
         Ok(())
     }
 
-    /// The journal has failed, and nothing else goes wrong for a while: who has waited for it is told, and what needs no
-    /// disk goes on.
-    fn go_on_without_disk(&mut self) -> Result<(), String> {
-        note!(self.scene.trace, ("world"), "everybody is well but the disk");
-        let until_ms = self.scene.now.monotonic_ms + WITHOUT_DISK_MS;
-        // Queues do not drain without a disk, and may take all memory. A client before MQTT 5.0 that was refused something then
-        // waits for seconds, also if there is memory again.
-        let mut was_tight = false;
-        while self.scene.now.monotonic_ms < until_ms {
-            while self.round() {
-                self.check()?;
-                was_tight |= self.process.as_ref().is_some_and(|process| process.budget().is_tight_to_keep());
-            }
-            self.scene.network.reset_silent();
-            self.sleep();
-        }
-        if !was_tight && let Some(what) = self.clients.iter().find_map(Client::unfinished_without_disk) {
-            return Err(format!("without a disk {what}"));
-        }
-        let (standings, dropped) = (self.standings(), self.dropped());
-        self.scene.oracle.settle_flowing(&standings, dropped);
-        self.check()
-    }
-
     fn draw_crash(&mut self) -> Crash {
         let is_cut = self.random.chance(self.scenario.weather.power_cuts_per_mille);
         if is_cut { Crash::PowerCut } else { Crash::Kill }
@@ -366,6 +340,8 @@ impl World {
             self.tally.crashes += 1;
             self.tally.recycled += process.recycled();
             self.tally.failures += usize::from(progress.has_failed);
+            // Orders of an operator belong to the process that has carried them out.
+            self.orders.tell(&self.scenario, &mut self.scene);
             self.scene.oracle.crashed();
         }
         self.ends_ms = None;

@@ -186,7 +186,8 @@ impl Oracle {
         {
             return Ok(());
         }
-        let may_be_forgotten = self.taken_out_before && message.acknowledged.is_none();
+        let is_behind_others = self.pushed_out_before || session.discarded_before.contains(&topic);
+        let may_be_forgotten = is_behind_others && message.acknowledged.is_none();
         if sender_has_ended && (message.retain || may_be_forgotten) {
             // It may be lost with its process: then an older one is there again, and may come later.
             return Ok(());

@@ -1,9 +1,10 @@
 //! Orders of an operator to discard messages: copies that may be missing because of them, and no others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ledger::QueueOwner;
 
+use super::sessions::Session;
 use super::settlement::Missed;
 use super::{Oracle, Tick};
 
@@ -49,6 +50,22 @@ impl Oracle {
         if order.crashes < self.crashes {
             (order.until, order.crashes) = (self.tick, self.crashes);
         }
+    }
+
+    /// The topics of messages that orders have discarded in this process, from the queue of the session or of its groups.
+    pub(super) fn topics_discarded_for(&self, session: &Session) -> BTreeSet<usize> {
+        let is_its_own = |order: &&Order| match order.queue {
+            Queue::Client(client) => client == session.client,
+            Queue::Group(filter) => session.shares(|shared| shared == filter),
+        };
+        let of_process = self.orders.values().filter(|order| order.crashes == self.crashes);
+        let is_meant =
+            |order: &Order, topic: usize| order.filter.is_none_or(|filter| self.matches[filter][topic]);
+        let all = 0..self.topics.len();
+        of_process
+            .filter(is_its_own)
+            .flat_map(|order| all.clone().filter(move |topic| is_meant(order, *topic)))
+            .collect()
     }
 
     /// Whether an order of an operator explains that a copy is missing.

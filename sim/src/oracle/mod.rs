@@ -109,9 +109,8 @@ pub(crate) struct Oracle {
     ended_met: usize,
     /// Copies that were dropped because a queue was full, in processes that are gone.
     dropped_before: usize,
-    /// Whether messages that waited were taken out of a queue in a process that has ended: the oldest ones of a full queue, or
-    /// those that an operator has discarded.
-    taken_out_before: bool,
+    /// Whether a full queue has dropped its oldest message in a process that has ended.
+    pushed_out_before: bool,
     /// Messages that an operator has discarded, in processes that are gone.
     discarded_before: usize,
     orders: Orders,
@@ -145,7 +144,7 @@ impl Oracle {
             ended_before: 0,
             ended_met: 0,
             dropped_before: 0,
-            taken_out_before: false,
+            pushed_out_before: false,
             discarded_before: 0,
             orders: Orders::new(),
             moves: Moves::new(),

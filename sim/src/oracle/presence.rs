@@ -1,7 +1,7 @@
 //! Connected clients, as the broker reports them: one connection for each client identifier, and sessions that end for
 //! a reason.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -202,29 +202,31 @@ impl Oracle {
     pub(crate) fn crashed(&mut self) {
         self.next_tick();
         self.forget_moves_under_way();
+        let discarded: Vec<_> =
+            self.sessions.iter().map(|session| self.topics_discarded_for(session)).collect();
         self.crashes += 1;
         self.ended_before += self.gauge(|gauges| &gauges.ended_by_full_queue);
         self.dropped_before += self.dropped_by_queue();
         self.discarded_before += self.gauge(|gauges| &gauges.discarded_by_operator);
         self.not_retained_before += self.gauge_of_not_retained();
         self.refused_before |= self.has_refused();
-        let has_taken_out = self.gauge(|gauges| &gauges.dropped_oldest) > 0
-            || self.gauge(|gauges| &gauges.discarded_by_operator) > 0;
-        self.taken_out_before |= has_taken_out;
+        let has_pushed_out = self.gauge(|gauges| &gauges.dropped_oldest) > 0;
+        self.pushed_out_before |= has_pushed_out;
         self.gauges = None;
         for client in &mut self.presence.clients {
             client.live = None;
         }
         let messages = &self.messages;
-        // A message that was not acknowledged may be forgotten. Then an older one is there again: the retained value that it had
-        // replaced, or a message that was taken out of a queue shortly before.
-        let is_kept = |no: MessageNo| {
+        // A message that was not acknowledged may be forgotten. Then an older one is there again, which it had replaced as a
+        // retained value, or pushed out of a full queue, or that an operator has discarded before.
+        let is_kept = |no: MessageNo, discarded: &BTreeSet<usize>| {
             let message = &messages[no.0 as usize];
-            let may_be_forgotten = message.acknowledged.is_none() && (message.retain || has_taken_out);
-            message.qos > Qos::AtMostOnce && !may_be_forgotten
+            let is_behind_others = message.retain || has_pushed_out || discarded.contains(&message.topic);
+            message.qos > Qos::AtMostOnce && !(message.acknowledged.is_none() && is_behind_others)
         };
-        for session in &mut self.sessions {
-            session.last.retain(|_, last| is_kept(*last));
+        for (session, discarded) in self.sessions.iter_mut().zip(discarded) {
+            session.last.retain(|_, last| is_kept(*last, &discarded));
+            session.discarded_before.extend(discarded);
         }
         for message in &mut self.messages {
             match &mut message.will {

@@ -1,6 +1,6 @@
 //! The sessions of clients, as clients know them, and what they have subscribed to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use wire::{Qos, RetainHandling};
 
@@ -28,6 +28,8 @@ pub(super) struct Session {
     receipts: Vec<[u8; 4]>,
     /// The last message that was new, by publisher, topic, and the QoS that it was published and delivered with.
     pub(super) last: BTreeMap<(usize, usize, Qos, Qos), MessageNo>,
+    /// Topics of messages that an operator has discarded from its queue, in processes that have ended. The messages may wait again.
+    pub(super) discarded_before: BTreeSet<usize>,
     /// The last value of each topic, by topic.
     pub(super) values: BTreeMap<usize, Value>,
 }
@@ -127,6 +129,7 @@ impl Oracle {
             spans: Vec::new(),
             receipts: Vec::new(),
             last: BTreeMap::new(),
+            discarded_before: BTreeSet::new(),
             values: BTreeMap::new(),
         });
         SessionNo(self.sessions.len() - 1)

@@ -120,12 +120,11 @@ fn an_older_value_may_come_behind_a_newer_one_that_was_lost_with_its_process() {
 /// A full queue drops its oldest message, and its client gets the newest one. Without an acknowledgement to the publisher, both
 /// may be forgotten with the process, and the oldest waits again.
 #[test]
-fn a_message_that_was_taken_out_may_come_behind_a_newer_one_that_was_lost_with_its_process() {
-    let run = |dropped: usize, discarded: usize, is_acknowledged: bool, is_read_late: bool| {
+fn a_message_that_was_pushed_out_may_come_behind_a_newer_one_that_was_lost_with_its_process() {
+    let run = |dropped: usize, is_acknowledged: bool, is_read_late: bool| {
         let mut court = Court::new();
         let gauges = Arc::new(Gauges::default());
         gauges.dropped_oldest.store(dropped, Ordering::Relaxed);
-        gauges.discarded_by_operator.store(discarded, Ordering::Relaxed);
         // Nothing comes back for a message that was dropped itself.
         gauges.dropped_newest.store(1, Ordering::Relaxed);
         court.oracle.started(gauges, NOW);
@@ -146,15 +145,71 @@ fn a_message_that_was_taken_out_may_come_behind_a_newer_one_that_was_lost_with_i
         court.oracle.failure().is_none()
     };
     for is_read_late in [false, true] {
-        for (dropped, discarded) in [(1, 0), (0, 1)] {
-            assert!(run(dropped, discarded, false, is_read_late), "read late: {is_read_late}");
-            assert!(
-                !run(dropped, discarded, true, is_read_late),
-                "it must be kept, read late: {is_read_late}"
-            );
-        }
-        assert!(!run(0, 0, false, is_read_late), "nothing was taken out, read late: {is_read_late}");
+        assert!(run(1, false, is_read_late), "read late: {is_read_late}");
+        assert!(!run(0, false, is_read_late), "nothing was pushed out, read late: {is_read_late}");
+        assert!(!run(1, true, is_read_late), "it must be kept, read late: {is_read_late}");
     }
+}
+
+/// The same if an operator has discarded the older message from this queue: an order for another queue or another topic, or in
+/// another process, excuses nothing.
+#[test]
+fn a_message_that_was_discarded_may_come_behind_a_newer_one_that_was_lost_with_its_process() {
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Order {
+        None,
+        Own,
+        OtherQueue,
+        OtherTopic,
+        Earlier,
+        Later,
+    }
+    let run = |order: Order, is_acknowledged: bool, is_read_late: bool| {
+        let mut court = Court::new();
+        let publishing = Publishing { retain: false, ..court.publishing(Qos::AtLeastOnce) };
+        let [older, newer] = [(), ()].map(|()| court.oracle.published(publishing));
+        court.oracle.acknowledged(older, ReasonCode::Success);
+        let other_filter =
+            (0..court.oracle.filters.len()).find(|filter| !court.oracle.matches[*filter][court.topic]);
+        let other_filter = other_filter.map(|filter| court.oracle.filters[filter].clone());
+        let discard = |court: &mut Court| {
+            let client = if order == Order::OtherQueue { 2 } else { 0 };
+            let filter =
+                (order == Order::OtherTopic).then(|| other_filter.clone().expect("not all lead there"));
+            let of = QueueOwner::Client("of this number".into());
+            court.oracle.discarded(1, &of, Some(client), filter.as_deref());
+        };
+        if !matches!(order, Order::None | Order::Later) {
+            discard(&mut court);
+        }
+        if order == Order::Earlier {
+            court.restart();
+        }
+        if is_acknowledged {
+            court.oracle.acknowledged(newer, ReasonCode::Success);
+        }
+        if is_read_late {
+            court.restart();
+        }
+        court.deliver_at(Qos::AtLeastOnce, newer, false, is_read_late);
+        if !is_read_late {
+            court.restart();
+        }
+        if order == Order::Later {
+            discard(&mut court);
+        }
+        court.deliver_at(Qos::AtLeastOnce, older, false, false);
+        court.oracle.failure().is_none()
+    };
+    for is_read_late in [false, true] {
+        assert!(run(Order::Own, false, is_read_late), "read late: {is_read_late}");
+        assert!(!run(Order::Own, true, is_read_late), "it must be kept, read late: {is_read_late}");
+        for order in [Order::None, Order::OtherQueue, Order::OtherTopic, Order::Later] {
+            assert!(!run(order, false, is_read_late), "{order:?}, read late: {is_read_late}");
+        }
+    }
+    // Nobody knows which process has sent a message that is read late.
+    assert!(!run(Order::Earlier, false, false));
 }
 
 /// A member of a group is gone, and its broker is not told: it may give this member messages that end with its session,
