@@ -114,14 +114,13 @@ fn a_server_without_passwords_is_not_attacked_with_wrong_ones() {
     assert!(broker.stop().success());
 }
 
-/// Its limit is so low that the attackers take all connections: nobody else is accepted. The attack lasts long enough for that
-/// also on a busy machine.
+/// Its limit is so low that the attackers take all connections: nobody else is accepted.
 #[test]
 fn a_server_that_an_attack_hurts_fails_in_the_short_form_too() {
-    let settings = "[limits]\nconnections = 10\n".to_owned();
+    let settings = "[limits]\nconnections = 6\n".to_owned();
     let broker = Broker::start(&Options { settings, ..Options::default() });
     let mut bench = Command::new(pondhawk());
-    bench.args(["bench", "hostile", "unfinished-packets", "--short", "--duration", "2"]);
+    bench.args(["bench", "hostile", "unfinished-packets", "--short", "--duration", "0.4"]);
     bench.arg("--server").arg(format!("broker={}:{}", broker.address(), broker.process_id()));
     let output = bench.output().expect("the pondhawk binary can be run");
     let report = String::from_utf8_lossy(&output.stdout);

@@ -27,7 +27,8 @@ pub(crate) struct Trend {
 const WARM_UP_POINTS: usize = 3;
 /// Minimum number of points for a result.
 const POINTS_MIN: usize = 5;
-/// Maximum growth of resident memory, in bytes.
+/// Maximum growth of resident memory in bytes between the first and the last point that counts, on a line through
+/// all of them.
 ///
 /// A load leaves a few MiB behind, and the broker collects up to 16 MiB before it returns memory to the system.
 pub(crate) const GROWTH_MAX_BYTES: f64 = 20.0 * 1_048_576.0;
@@ -37,17 +38,19 @@ impl Trend {
         self.points.push((at.as_secs_f64(), bytes as f64));
     }
 
-    /// Growth in bytes from the least of the first third of the points that count to the least of the last third; `None` if
-    /// there are too few points. Memory that the broker will return does not count twice, as it would with a line through all
-    /// points: such a line rises by half more than one step in the middle.
+    /// Growth in bytes from the first to the last point that counts; `None` if there are too few points.
     pub(crate) fn growth_bytes(&self) -> Option<f64> {
         let points = self.points.get(WARM_UP_POINTS..)?;
         if points.len() < POINTS_MIN {
             return None;
         }
-        let third = points.len().div_ceil(3);
-        let least = |points: &[(f64, f64)]| points.iter().map(|point| point.1).fold(f64::INFINITY, f64::min);
-        Some(least(&points[points.len() - third..]) - least(&points[..third]))
+        let count = points.len() as f64;
+        let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
+        let (middle, level) = (mean(|point| point.0), mean(|point| point.1));
+        let together: f64 = points.iter().map(|(at, bytes)| (at - middle) * (bytes - level)).sum();
+        let spread: f64 = points.iter().map(|(at, _)| (at - middle).powi(2)).sum();
+        let span = points.last()?.0 - points.first()?.0;
+        (spread > 0.0).then(|| together / spread * span)
     }
 
     fn line(&self) -> Option<String> {
@@ -124,16 +127,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn growth_is_that_of_the_least_values() {
+    fn growth_is_what_a_line_through_the_points_rises() {
         let trend = |bytes: &dyn Fn(u64) -> u64| {
             let mut trend = Trend::default();
             (0..20).for_each(|at| trend.note(Duration::from_secs(at), bytes(at)));
             trend.growth_bytes().expect("there are enough points")
         };
-        assert_eq!(trend(&|at| 1_000 + 10 * at), 110.0);
-        assert_eq!(trend(&|at| 1_000 + 16 * (at % 2)), 0.0);
-        assert_eq!(trend(&|at| if at < 11 { 0 } else { 16 }), 16.0, "a step counts once");
-        assert_eq!(trend(&|at| if at < 3 { 0 } else { 5_000 }), 0.0, "warm-up does not count");
+        assert!((trend(&|at| 1_000 + 10 * at) - 160.0).abs() < 0.001);
+        assert!(trend(&|at| 1_000 + at % 2).abs() < 1.0);
+        assert!(trend(&|at| if at < 3 { 0 } else { 5_000 }).abs() < 0.001, "warm-up does not count");
         assert!(Trend::default().growth_bytes().is_none());
     }
 }
