@@ -26,8 +26,8 @@ const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer
 pub(crate) struct Options {
     /// Seconds for each target. Without a value, each target gets the time that it has in CI.
     seconds: Option<u32>,
-    /// Whether the next searches begin with the inputs that this one finds.
-    is_kept: bool,
+    /// Whether inputs that this search finds are kept, for the next ones to begin with.
+    keeps_inputs: bool,
     /// Arguments for the fuzzer over TCP: the seed, the one connection to repeat, and whether all connections use TLS.
     replay: Vec<String>,
     /// Names of the targets to run; empty for all of them.
@@ -36,9 +36,8 @@ pub(crate) struct Options {
 
 /// The name of the fuzzer over TCP in the list of targets.
 const TCP: &str = "tcp";
-/// Default number of seconds for each target of `fuzz/`. The inputs of `fuzz/kept` alone cover about as much as a search of 15
-/// seconds that begins without them.
-const SECONDS: u32 = 8;
+/// Default number of seconds for each target of `fuzz/`.
+const SECONDS: u32 = 15;
 /// Default number of seconds for the fuzzer over TCP, which mostly waits.
 const TCP_SECONDS: u32 = 60;
 
@@ -57,11 +56,14 @@ impl Options {
                     let number = number.ok_or_else(|| format!("{argument} needs a whole number"))?;
                     options.replay.extend([argument.clone(), number.clone()]);
                 }
-                "--keep" => options.is_kept = true,
+                "--keep" => options.keeps_inputs = true,
                 "--tls" => options.replay.push(argument.clone()),
                 flag if flag.starts_with('-') => return Err(format!("there is no option `{flag}`")),
                 target => options.targets.push(target.to_owned()),
             }
+        }
+        if options.keeps_inputs && options.is_tcp_alone() {
+            return Err("--keep needs another target: the fuzzer over TCP has no inputs".to_owned());
         }
         Ok(options)
     }
@@ -123,7 +125,7 @@ pub(crate) fn run_targets(house: &House, options: &Options, log: &mut Log) -> Re
     let seconds = options.seconds.unwrap_or(SECONDS);
     let jobs = targets.iter().map(|target| job(house, target, &programs, seconds));
     pool::run(jobs.collect::<Result<_, _>>()?, pool::processors(), log)?;
-    if !options.is_kept {
+    if !options.keeps_inputs {
         return Ok(());
     }
     targets.iter().try_for_each(|target| keep(house, target, &programs, log))
@@ -136,7 +138,7 @@ fn seeds(house: &House) -> Command {
     seeds
 }
 
-/// Keeps inputs that together cover as much of the target as all inputs that were found.
+/// Keeps the shortest ones of the inputs that together cover as much of the target as all inputs that were found.
 fn keep(house: &House, target: &str, programs: &Path, log: &mut Log) -> Result<(), String> {
     let folder = house.target().join("xtask/fuzz-kept").join(target);
     let said = |error| format!("{}: {error}", folder.display());
@@ -218,12 +220,12 @@ mod tests {
             |line: &str| Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
         let options = parse("--seconds 5 decode").unwrap();
         assert_eq!((options.seconds, &options.targets[..]), (Some(5), &["decode".to_owned()][..]));
-        assert!(!options.has_tcp() && !options.is_kept && parse("--keep decode").unwrap().is_kept);
+        assert!(!options.has_tcp() && !options.keeps_inputs && parse("--keep decode").unwrap().keeps_inputs);
         let options = parse("tcp --seed 7 --connection 8").unwrap();
         assert!(options.is_tcp_alone() && Options::tcp().is_tcp_alone());
         assert_eq!(options.replay, ["--seed", "7", "--connection", "8"]);
         assert_eq!(parse("tcp --tls").unwrap().replay, ["--tls"]);
-        assert!(parse("--seconds x").is_err());
+        assert!(parse("--keep tcp").is_err() && parse("--seconds x").is_err());
         assert!(parse("--second 5").is_err());
     }
 }

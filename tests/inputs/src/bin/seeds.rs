@@ -60,7 +60,7 @@ fn write(fuzz: &Path) -> io::Result<()> {
     fs::create_dir_all(&folder)?;
     for (number, line) in RECORDS.lines().enumerate() {
         let (name, hex) = line.split_once(' ').expect("NAME HEX");
-        fs::write(folder.join(format!("{number}-{name}")), bytes(hex))?;
+        fs::write(folder.join(format!("{number}-{name}")), bytes(hex).expect("the table is right"))?;
         count += 1;
     }
     count += layers(&corpus)?;
@@ -73,7 +73,7 @@ fn keep_inputs(kept: &Path, folder: &Path) -> io::Result<()> {
     let mut inputs: Vec<Vec<u8>> =
         fs::read_dir(folder)?.map(|file| fs::read(file?.path())).collect::<Result<_, _>>()?;
     inputs.sort_by(|one, other| one.len().cmp(&other.len()).then_with(|| one.cmp(other)));
-    let mut total = 0;
+    let (mut total, found) = (0, inputs.len());
     inputs.retain(|input| {
         total += input.len();
         !input.is_empty() && total <= KEPT_BYTES_MAX
@@ -84,7 +84,7 @@ fn keep_inputs(kept: &Path, folder: &Path) -> io::Result<()> {
         text.push('\n');
     }
     fs::create_dir_all(kept.parent().expect("a file lies in a folder"))?;
-    println!("{} inputs in {}", inputs.len(), kept.display());
+    println!("{} inputs in {}; {} are too long", inputs.len(), kept.display(), found - inputs.len());
     fs::write(kept, text)
 }
 
@@ -93,10 +93,16 @@ fn kept(kept: &Path, corpus: &Path) -> io::Result<usize> {
     let mut count = 0;
     for file in fs::read_dir(kept)? {
         let path = file?.path();
+        if path.extension().is_none_or(|extension| extension != "txt") {
+            continue;
+        }
         let folder = corpus.join(path.file_stem().expect("a file has a name"));
         fs::create_dir_all(&folder)?;
         for (number, line) in fs::read_to_string(&path)?.lines().enumerate() {
-            fs::write(folder.join(format!("kept-{number}")), bytes(line))?;
+            let input = bytes(line).ok_or_else(|| {
+                io::Error::other(format!("{}:{}: no hexadecimal digits", path.display(), number + 1))
+            })?;
+            fs::write(folder.join(format!("kept-{number}")), input)?;
             count += 1;
         }
     }
@@ -155,7 +161,10 @@ fn layers(corpus: &Path) -> io::Result<usize> {
     Ok(count)
 }
 
-fn bytes(hex: &str) -> Vec<u8> {
-    let digits: Vec<_> = hex.chars().map(|digit| digit.to_digit(16).expect("a digit")).collect();
-    digits.chunks(2).map(|pair| u8::try_from(pair[0] * 16 + pair[1]).expect("two digits")).collect()
+/// The bytes of an even number of hexadecimal digits.
+fn bytes(hex: &str) -> Option<Vec<u8>> {
+    let digits: Vec<u8> =
+        hex.chars().map(|digit| u8::try_from(digit.to_digit(16)?).ok()).collect::<Option<_>>()?;
+    let (pairs, rest) = digits.as_chunks();
+    rest.is_empty().then(|| pairs.iter().map(|[high, low]| high * 16 + low).collect())
 }
