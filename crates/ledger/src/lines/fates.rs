@@ -184,19 +184,21 @@ impl LineFates {
         }
     }
 
-    /// Records a message that no member of a group gets, for each member. Any of them could have been given the message.
+    /// Records a message that no member of a group gets, for each of the first 1,024 members: any of them could have been given
+    /// the message.
     fn note_lost(&mut self, group: &Subscriber, at: MessageAt<'_>, fate: &Fate) {
         use Fate::{Discarded, DroppedOldest, Expired, Moved, NotStored, QueueFull};
+        if !matches!(fate, Discarded | DroppedOldest | Expired | Moved | NotStored(_) | QueueFull) {
+            return;
+        }
         let of = match at {
             MessageAt::Coming { message, qos, id } => FateOf::message(message, qos, id.map(|id| id.0)),
             MessageAt::Waiting { id, entry, .. } => of_entry(id, entry),
             MessageAt::UnderWay { .. } => return,
         };
         let (Some(rings), Some(members)) = (&mut self.rings, group.members()) else { return };
-        if matches!(fate, Discarded | DroppedOldest | Expired | Moved | NotStored(_) | QueueFull) {
-            let rings = rings.rings().filter(|ring| members.includes(ring.client_id()));
-            rings.for_each(|ring| ring.note(of, fate.clone(), self.now));
-        }
+        let rings = rings.rings().filter(|ring| members.includes(ring.client_id()));
+        rings.for_each(|ring| ring.note(of, fate.clone(), self.now));
     }
 
     /// Notes that one member of a group gets a message, for the others. One whose session lasts gets the message here.

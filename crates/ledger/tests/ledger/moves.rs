@@ -12,7 +12,7 @@ use ledger::{
 use protocol::Cause;
 use wire::ReasonCode;
 
-use crate::queues::{damage, look_at_all, memories, numbers};
+use crate::queues::{damage, discard_all, look_at_all, memories, numbers};
 use crate::stage::{Ask, QOS_1, QOS_2, Stage, at_qos, count, message, message_with, payloads, retained};
 
 fn session(client_id: &str) -> QueueOwner {
@@ -482,6 +482,19 @@ fn the_record_of_a_session_names_the_move() {
     stage.emit(&message("a", b"0", QOS_1));
     move_all(&mut stage, order(&session("old"), &session("new"), None));
     assert_eq!((fates(&mut stage, "old"), fates(&mut stage, "new")), (vec![Fate::Moved], vec![Fate::Queued]));
+}
+
+#[test]
+fn the_records_of_members_name_what_operators_do_with_messages_of_their_group() {
+    let mut stage = filled(Settings::default(), 0);
+    record_fates(&mut stage, &["old-worker", "new-worker"]);
+    stage.emit(&message("a", b"0", QOS_1));
+    move_all(&mut stage, order(&group("old"), &group("new"), None));
+    let both = (fates(&mut stage, "old-worker"), fates(&mut stage, "new-worker"));
+    assert_eq!(both, (vec![Fate::Moved], vec![]));
+    assert_eq!(discard_all(&mut stage, &group("new"), None).0, 2);
+    let both = (fates(&mut stage, "old-worker"), fates(&mut stage, "new-worker"));
+    assert_eq!(both, (vec![Fate::Moved], vec![Fate::Discarded; 2]));
 }
 
 /// Everybody may publish and subscribe. The user `old` may receive all messages, and the user `new` those to `a`.

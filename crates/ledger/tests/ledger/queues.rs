@@ -89,7 +89,7 @@ fn order(stage: &mut Stage, discard: Discard) -> Discarded {
 }
 
 /// Discards window by window. Returns the number of messages, and of windows.
-fn discard_all(stage: &mut Stage, of: &QueueOwner, filter: Option<&str>) -> (usize, usize) {
+pub(crate) fn discard_all(stage: &mut Stage, of: &QueueOwner, filter: Option<&str>) -> (usize, usize) {
     let mut next_order = Discard { of: of.clone(), filter: filter.map(Into::into), after: None, until: None };
     let (mut all, mut windows, mut reads) = (0, 0, 0);
     loop {
