@@ -203,6 +203,7 @@ impl<K: Keeper> Stage<K> {
                 connection: Some(connection(0)),
                 publisher: None,
                 ticket: Some(Ticket::PubAck(PacketId::MIN)),
+                hears_refusals: true,
                 message,
                 route: Some((*generation, Arc::clone(targets))),
             };

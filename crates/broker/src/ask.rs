@@ -200,9 +200,7 @@ impl Shard {
             Question::Fates(ask) => Answer::Fates(Fates::ask(&mut self.fates.rings, &ask, now)),
             Question::Publish(message) => {
                 let message = Arc::new(message.charged_to(self.tally.budget()));
-                let publish =
-                    Publish { connection: None, publisher: None, ticket: None, message, route: None };
-                Outside::new(now, to).command(Command::Publish(publish));
+                Outside::new(now, to).command(Command::Publish(Publish::of_server(message)));
                 Answer::Done(true)
             }
         }

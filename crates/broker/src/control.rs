@@ -87,13 +87,7 @@ impl Shard {
     ) {
         if let Some(message) = Message::of_control(RESPONSE_TOPIC, &answer.payload) {
             let message = Arc::new(message.charged_to(self.tally.budget()));
-            to.command(Command::Publish(Publish {
-                connection: None,
-                publisher: None,
-                ticket: None,
-                message,
-                route: None,
-            }));
+            to.command(Command::Publish(Publish::of_server(message)));
         }
         let Some(client) = self.clients.get_mut(id) else { return };
         let controlling = client.aside_mut().and_then(|aside| aside.controlling.take());

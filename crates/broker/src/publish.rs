@@ -347,6 +347,8 @@ impl Shard {
             connection: Some(id),
             publisher: client.queue(),
             ticket: publish.ticket(),
+            // Behind a refusal that cannot be told, nothing is stored: rule 13 of `protocol::order`.
+            hears_refusals: publish.version.is_5(),
             message,
             route: Some((route.generation, Arc::clone(&route.targets))),
         }));

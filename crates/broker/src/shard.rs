@@ -779,9 +779,7 @@ impl Shard {
         for (topic, value) in topics.sys.changes(totals, facts, now.monotonic_ms) {
             if let Some(message) = base::Message::of_server(&topic, value.as_bytes()) {
                 let message = Arc::new(message.charged_to(self.tally.budget()));
-                let publish =
-                    Publish { connection: None, publisher: None, ticket: None, message, route: None };
-                to.command(Command::Publish(publish));
+                to.command(Command::Publish(Publish::of_server(message)));
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use base::{Now, Place, ShardId};
-use protocol::{Cause, Claim, Durability, Left, Reply};
+use protocol::{Cause, Claim, Left, Reply};
 use wire::ReasonCode;
 
 use crate::Ledger;
@@ -35,7 +35,7 @@ impl Ledger {
     /// A connection is gone.
     pub(crate) fn left(&mut self, from: ShardId, left: &Left, now: Now, to: &mut impl Effects) {
         let place = Place { shard: from, connection: left.connection };
-        self.replies.set_durability(place, Durability::Fsync);
+        self.replies.forget(place);
         let id = &left.subscriber.client_id;
         self.cursors.close_all(from, left.connection);
         let Gone::Holder { holder, session, next } = self.sessions.claims.left(id, place) else { return };

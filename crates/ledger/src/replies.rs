@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use base::{ConnectionId, Now, Place, QueueId, ShardId};
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use wire::ReasonCode;
 
 use crate::gauges::add;
@@ -39,6 +39,8 @@ pub(crate) struct Replies {
     held_for_write: VecDeque<(Lsn, Answer)>,
     /// The connections that do not wait for the sync.
     hasty: HashMap<Place, Durability, FixedState>,
+    /// The connections of which a message was refused, and cannot be acknowledged with a refusal.
+    refused: HashSet<Place, FixedState>,
     pub(crate) withheld: Withheld,
     pub(crate) restoring: Restoring,
     /// Nothing will be durable any more.
@@ -71,6 +73,7 @@ impl Replies {
             held: VecDeque::new(),
             held_for_write: VecDeque::new(),
             hasty: HashMap::default(),
+            refused: HashSet::default(),
             withheld: Withheld::default(),
             restoring: Restoring::default(),
             is_poisoned: false,
@@ -109,12 +112,28 @@ impl Replies {
         self.durable >= self.committed
     }
 
-    /// Sets the durability that a new connection waits for, or forgets a connection that has gone.
+    /// Sets the durability that a new connection waits for.
     pub(crate) fn set_durability(&mut self, place: Place, durability: Durability) {
         match durability {
             Durability::Fsync => drop(self.hasty.remove(&place)),
             hasty => drop(self.hasty.insert(place, hasty)),
         }
+    }
+
+    /// Forgets a connection that has gone.
+    pub(crate) fn forget(&mut self, place: Place) {
+        self.hasty.remove(&place);
+        self.refused.remove(&place);
+    }
+
+    /// Notes that a message of a connection was refused, and that its client cannot be told.
+    pub(crate) fn note_refused(&mut self, place: Place) {
+        self.refused.insert(place);
+    }
+
+    /// Whether a message of this connection was refused, and its client cannot be told.
+    pub(crate) fn has_refused(&self, place: Place) -> bool {
+        !self.refused.is_empty() && self.refused.contains(&place)
     }
 
     fn durability(&self, place: Place) -> Durability {

@@ -203,10 +203,21 @@ pub struct Publish {
     pub publisher: Option<QueueId>,
     /// Ticket for [`Reply::Stored`](crate::Reply::Stored), which follows when the promise is durable.
     pub ticket: Option<Ticket>,
+    /// Whether an acknowledgement can tell the publisher that its message was refused, which is so from MQTT 5.0 on. Other
+    /// publishers send such a message again after the next CONNECT, with all that they sent behind it.
+    pub hears_refusals: bool,
     /// The message, with its properties.
     pub message: Arc<Message>,
     /// Targets that the shard found, if it looked. The lookup is repeated if subscriptions have changed since.
     pub route: Option<(Generation, Arc<Targets>)>,
+}
+
+impl Publish {
+    /// A message of the server itself, for which nobody waits.
+    #[must_use]
+    pub fn of_server(message: Arc<Message>) -> Self {
+        Self { connection: None, publisher: None, ticket: None, hears_refusals: false, message, route: None }
+    }
 }
 
 impl Command {

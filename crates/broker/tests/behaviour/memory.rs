@@ -457,6 +457,34 @@ fn a_client_whose_messages_are_refused_is_read_on_while_memory_is_short() {
     }
 }
 
+/// The second message has room, because its subscriber is there. Before MQTT 5 the client sends both again, in order.
+#[test]
+fn what_comes_behind_a_refused_message_comes_again_with_it() {
+    for version in [Version::V3_1, Version::V3_1_1, Version::V5] {
+        let mut world = World::with_budget(1, settings(), Budget::new(MIB));
+        for (client_id, filter) in [("away", "away"), ("here", "here")] {
+            let (peer, _) = knock(&mut world, 0, &lasting(Version::V3_1_1, client_id), Version::V3_1_1);
+            subscribe(&mut world, peer, filter);
+            if client_id == "away" {
+                world.hang_up(peer);
+            }
+        }
+        let here = world.connect(0, Version::V3_1_1, "here too");
+        subscribe(&mut world, here, "here");
+        let publisher = world.connect(0, version, "publisher");
+        let _tight = make_tight(&world);
+        let messages = [("away", 1), ("here", 2)].map(|(topic, number)| {
+            let delivery = Delivery::AtLeastOnce { packet_id: packet_id(number), dup: false };
+            bytes(&Publish { delivery, ..Publish::new(name(topic), b"x") }.into(), version)
+        });
+        world.feed(publisher, &messages.concat());
+        assert_eq!(world.packets(here).len(), usize::from(version.is_5()), "{version:?}");
+        let answers = if version.is_5() { 2 } else { 0 };
+        assert_eq!(world.packets(publisher).len(), answers, "{version:?}");
+        world.assert_account();
+    }
+}
+
 /// The client that holds the memory is ended: not its publishers, nor other subscribers of the same topic.
 #[test]
 fn a_client_that_lets_messages_wait_is_ended_when_memory_is_short() {

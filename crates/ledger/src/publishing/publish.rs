@@ -99,12 +99,17 @@ impl Planned {
 impl Publishing<'_> {
     /// A PUBLISH on the ledger's way.
     pub(crate) fn publish(&mut self, from: ShardId, publish: Publish, now: Now, to: &mut impl Effects) {
-        let Publish { connection, publisher, ticket, message, route } = publish;
+        let Publish { connection, publisher, ticket, hears_refusals, message, route } = publish;
         let place = connection.map(|connection| Place { shard: from, connection });
         if let (Some(session), Some(place)) = (publisher, place)
             && !self.lines.is_on(session, place)
         {
             return;
+        }
+        let has_refused = place.is_some_and(|place| self.replies.has_refused(place));
+        if let (true, Some(place), Some(ticket)) = (has_refused, place, ticket) {
+            // Rule 13 of `protocol::order`: the client sends this message again, too.
+            return self.answer(place, (ticket, ReasonCode::QuotaExceeded), None, now, to);
         }
         let opens = match ticket {
             Some(Ticket::PubRec(packet_id)) => publisher.map(|session| (session, packet_id)),
@@ -130,20 +135,31 @@ impl Publishing<'_> {
             let routing = Routing { message: &message, targets: &targets, publisher, opens, will: None };
             promised.and_then(|()| self.route(&routing, to))
         };
-        let Some(Place { shard, connection }) = place else { return };
-        to.post(shard, Reply::Decided { connection });
+        let Some(place) = place else { return };
+        if routed.is_err() && ticket.is_some() && !hears_refusals {
+            self.replies.note_refused(place);
+        } else if !has_refused {
+            to.post(place.shard, Reply::Decided { connection: place.connection });
+        }
         let Some(ticket) = ticket else { return };
         let (reason, brake) = match routed {
             Ok(Routed { has_subscriber: true, brake }) => (ReasonCode::Success, brake),
             Ok(Routed { brake, .. }) => (ReasonCode::NoMatchingSubscribers, brake),
             Err(reason) => (reason, None),
         };
-        self.replies.answer(
-            self.lines,
-            Answer { shard, reply: Reply::Stored { connection, ticket, reason }, brake },
-            now,
-            to,
-        );
+        self.answer(place, (ticket, reason), brake, now, to);
+    }
+
+    fn answer(
+        &mut self,
+        place: Place,
+        (ticket, reason): (Ticket, ReasonCode),
+        brake: Option<Brake>,
+        now: Now,
+        to: &mut impl Effects,
+    ) {
+        let reply = Reply::Stored { connection: place.connection, ticket, reason };
+        self.replies.answer(self.lines, Answer { shard: place.shard, reply, brake }, now, to);
     }
 
     /// Puts a retained value into the queue of a session that lasts, and records that its cursor for `filter` has come

@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicUsize;
 use base::Level;
 use index::Subscriptions;
 use ledger::{Ledger, QueueFull, Record, Settings};
-use protocol::Cause;
-use wire::ReasonCode;
+use protocol::{Cause, Reply};
+use wire::{Qos, ReasonCode};
 
 use crate::stage::{Ask, Client, QOS_1, QOS_2, Stage, at_qos, count, message, payloads, retained};
 
@@ -84,6 +84,36 @@ fn a_publisher_is_refused_and_nobody_gets_the_message() {
     assert_eq!(found(&mut stage, "full").map(|found| found.len()), Some(3));
     assert_eq!(found(&mut stage, "empty").map(|found| found.len()), Some(0));
     stage.check_account();
+}
+
+/// Rule 13 of `protocol::order`.
+#[test]
+fn what_comes_behind_a_refused_message_is_refused_if_its_publisher_cannot_be_told() {
+    for hears_refusals in [true, false] {
+        let (mut stage, mut publisher) = full(QueueFull::Refuse);
+        publisher.hears_refusals = hears_refusals;
+        stage.publish(&publisher, 9, &message("last", b"4", QOS_1));
+        stage.publish(&publisher, 10, &message("other", b"5", QOS_1));
+        stage.publish(&publisher, 11, &message("other", b"6", QOS_2));
+        stage.publish(&publisher, 0, &retained("value", b"7", Qos::AtMostOnce));
+        let replies = stage.replies();
+        let reason = |reply: &Reply| match reply {
+            Reply::Stored { reason, .. } => Some(*reason),
+            _ => None,
+        };
+        let later =
+            if hears_refusals { ReasonCode::NoMatchingSubscribers } else { ReasonCode::QuotaExceeded };
+        let reasons: Vec<_> = replies.iter().filter_map(|(_, reply)| reason(reply)).collect();
+        assert_eq!(reasons, [ReasonCode::QuotaExceeded, later, later]);
+        let decided = replies.iter().filter(|(_, reply)| matches!(reply, Reply::Decided { .. })).count();
+        assert_eq!(decided, if hears_refusals { 4 } else { 0 });
+        assert_eq!(count(&stage.gauges().retained_messages), 1, "nobody sends a message of QoS 0 again");
+        stage.leave(&publisher, Cause::Normal);
+        // The connection is forgotten: its number may be given again.
+        stage.publish(&publisher, 10, &message("other", b"5", QOS_1));
+        assert_eq!(stage.stored(&publisher)[0].1, ReasonCode::NoMatchingSubscribers);
+        stage.check_account();
+    }
 }
 
 #[test]

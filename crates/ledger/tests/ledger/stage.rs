@@ -205,6 +205,8 @@ pub(crate) struct Client {
     pub(crate) subscriber: Arc<Subscriber>,
     /// Session Expiry Interval of its CONNECT, in seconds.
     pub(crate) expiry_secs: u32,
+    /// Whether it speaks MQTT 5.0.
+    pub(crate) hears_refusals: bool,
 }
 
 /// Properties of a CONNECT packet.
@@ -437,7 +439,13 @@ impl Stage {
         };
         self.handle(shard, Command::Claim(Box::new(claim)));
         let place = Place { shard, connection };
-        Client { place, claimant: Arc::clone(&subscriber), subscriber, expiry_secs: ask.expiry_secs }
+        Client {
+            place,
+            claimant: Arc::clone(&subscriber),
+            subscriber,
+            expiry_secs: ask.expiry_secs,
+            hears_refusals: true,
+        }
     }
 
     /// The answer to a CONNECT, if it has come; other replies stay.
@@ -559,6 +567,7 @@ impl Stage {
             connection: Some(client.place.connection),
             publisher: client.subscriber.queue,
             ticket,
+            hears_refusals: client.hears_refusals,
             message: Arc::clone(message),
             route: None,
         };
@@ -568,8 +577,7 @@ impl Stage {
     /// A message of the server's own.
     pub(crate) fn emit(&mut self, message: &Arc<Message>) {
         let message = Arc::clone(message);
-        let publish = Publish { connection: None, publisher: None, ticket: None, message, route: None };
-        self.handle(ShardId::new(0), Command::Publish(publish));
+        self.handle(ShardId::new(0), Command::Publish(Publish::of_server(message)));
     }
 
     pub(crate) fn acknowledge(&mut self, client: &Client, what: Delivered, reason: ReasonCode) {
