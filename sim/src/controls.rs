@@ -44,7 +44,7 @@ fn is_found(fault: Fault) -> bool {
     }
 }
 
-/// Whether a seed of each kind gives the same run again, whatever was run before it.
+/// Whether the first seeds of each kind give good runs, and the same again, whatever was run before.
 fn is_repeatable() -> bool {
     let seeds = |kind| if kind == Kind::Wide { 1 } else { 6 };
     let runs: Vec<Run> = Kind::ALL
@@ -59,12 +59,12 @@ fn is_repeatable() -> bool {
     again.reverse();
     let mut differ = 0;
     for ((run, first), again) in runs.iter().zip(first).zip(again) {
-        if first != again {
+        if first != again || first.is_err() {
             differ += 1;
-            println!("{run:?} is not the same again: {first:?}, {again:?}");
+            println!("{run:?} fails, or is not the same again: {first:?}, {again:?}");
         }
     }
-    println!("{differ} of {} runs are not the same again", runs.len());
+    println!("{differ} of {} runs fail, or are not the same again", runs.len());
     differ == 0
 }
 

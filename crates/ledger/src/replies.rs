@@ -123,7 +123,10 @@ impl Replies {
     /// Forgets a connection that has gone.
     pub(crate) fn forget(&mut self, place: Place) {
         self.hasty.remove(&place);
-        self.refused.remove(&place);
+        if self.refused.remove(&place) && self.refused.is_empty() {
+            // It may have had room for all connections of the server.
+            self.refused = HashSet::default();
+        }
     }
 
     /// Notes that a message of a connection was refused, and that its client cannot be told.

@@ -98,12 +98,12 @@
 //! Shown by `readers_see_whole_batches_and_never_an_outdated_route`,
 //! `a_subscription_that_is_written_while_its_topic_is_looked_up_gets_the_next_message`.
 //!
-//! # Rule 13: nothing passes a message that was refused without an answer
-//! Before MQTT 5.0, no acknowledgement says no. A client sends a message that was not acknowledged again after its next
-//! CONNECT, and with it all messages that it sent later. So behind a refused message of such a client, the ledger refuses
-//! all messages of the connection that ask for an acknowledgement. It also calls no message of the connection decided any
-//! more, so that the shard sends none straight.
+//! # Rule 13: no message of QoS 1 or 2 passes one that was refused without an answer
+//! Before MQTT 5.0, no acknowledgement says no. A client that keeps its session sends a message that was not acknowledged
+//! again after its next CONNECT, and with it all messages that it sent later. So behind a refused message of such a client,
+//! the ledger refuses all messages of the connection that ask for an acknowledgement. It also calls no message of the
+//! connection decided any more, so that the shard sends none straight.
 //!
 //! Kept in `crates/ledger/src/publishing/publish.rs`, `crates/broker/src/publish.rs`.
 //! Shown by `what_comes_behind_a_refused_message_is_refused_if_its_publisher_cannot_be_told`,
-//! `what_comes_behind_a_refused_message_comes_again_with_it`.
+//! `what_comes_behind_a_refused_message_is_not_delivered_before_it_comes_again`.

@@ -209,7 +209,7 @@ impl Oracle {
     }
 
     /// Whether the first time that the broker was given a message counted for this session: it had subscribed, nothing
-    /// was refused or dropped, and nothing can have expired. Otherwise what is sent again comes behind later messages.
+    /// was dropped, and nothing can have expired. Otherwise what is sent again comes behind later messages.
     fn was_first_meant_for(&self, session: &Session, message: &Message, qos: Qos) -> bool {
         // Until it is acknowledged nobody knows whether the broker has read it before the end of a subscription.
         let read = message.acknowledged.unwrap_or(self.tick);
@@ -226,7 +226,7 @@ impl Oracle {
             .all(|span| span.wish.qos.min(message.qos) == qos);
         // Messages of QoS 0 do not wait for a session that is away.
         let waits = qos > Qos::AtMostOnce || !session.lasts;
-        had_subscribed && has_one_qos && waits && !message.expires && !self.has_refused()
+        had_subscribed && has_one_qos && waits && !message.expires && !self.has_dropped()
     }
 
     /// `qos`: what comes with the same one comes in order; `None` where nobody can tell.

@@ -117,7 +117,6 @@ pub(crate) struct Oracle {
     moves: Moves,
     /// Messages that were not retained, in processes that are gone.
     not_retained_before: usize,
-    refused_before: bool,
     /// Levels and counters of the ledger of this process.
     gauges: Option<Arc<Gauges>>,
     /// The journal of this process has failed, or of one before it: what that has said may be read much later.
@@ -149,7 +148,6 @@ impl Oracle {
             orders: Orders::new(),
             moves: Moves::new(),
             not_retained_before: 0,
-            refused_before: false,
             gauges: None,
             has_journal_failed: false,
             failure: None,

@@ -209,7 +209,6 @@ impl Oracle {
         self.dropped_before += self.dropped_by_queue();
         self.discarded_before += self.gauge(|gauges| &gauges.discarded_by_operator);
         self.not_retained_before += self.gauge_of_not_retained();
-        self.refused_before |= self.has_refused();
         let has_pushed_out = self.gauge(|gauges| &gauges.dropped_oldest) > 0;
         self.pushed_out_before |= has_pushed_out;
         self.gauges = None;
@@ -292,14 +291,12 @@ impl Oracle {
         self.gauges.as_deref().map_or(0, |gauges| of(gauges).load(Ordering::Relaxed))
     }
 
-    /// Whether messages were refused or dropped, in this process or another.
-    pub(super) fn has_refused(&self) -> bool {
-        self.refused_before
+    /// Whether messages were dropped, discarded or moved, in this process or another.
+    pub(super) fn has_dropped(&self) -> bool {
+        self.dropped_before > 0
             || self.dropped_by_queue() > 0
             || self.discarded_by_operator() > 0
             || !self.moves.is_empty()
-            || self.gauge(|gauges| &gauges.commits_refused) > 0
-            || self.gauge(|gauges| &gauges.publishes_refused) > 0
     }
 
     /// Messages that went to subscribers and were not retained, in this process or another.
