@@ -9,8 +9,9 @@ const MAIL_WEIGHT: usize = 12;
 const COMMAND_WEIGHT: usize = size_of::<protocol::Command>() / 4;
 /// A command weighs at least one part in 512 of the bound, and a turn takes 8,192 steps.
 const COMMANDS: usize = 18;
-/// Commands that nobody holds up, while the ledger does not run: connections that come and go, and what becomes of messages.
-const OTHER_COMMANDS_BYTES: usize = 200_000;
+/// Commands that nobody holds up, while the ledger does not run: connections that come and go, and what becomes of the messages
+/// in their windows.
+const OTHER_COMMANDS_BYTES: usize = 100_000;
 /// Answers that a client has not taken while its output is full; then it is not read (`UNTAKEN_ANSWER_BYTES_MAX`).
 const UNTAKEN_BYTES: usize = 16 << 10;
 /// A step of a cursor over retained messages ends with the message that reaches this.

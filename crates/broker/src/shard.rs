@@ -413,7 +413,7 @@ impl Shard {
             }
             Reply::Decided { connection } => {
                 if let Some(client) = self.clients.get_mut(connection) {
-                    // One for each command of `post`: rule 6 of `protocol::order`.
+                    // At most one for each command of `post`: rule 6 of `protocol::order`, and rule 13.
                     client.decided = client.decided.wrapping_add(1);
                 }
             }
@@ -511,7 +511,9 @@ impl Shard {
         let to = &mut Outside::new(now, to);
         self.continue_requests(to);
         self.write_changes(to);
-        self.changes.units = if self.changes.opens_enough() { 0 } else { UNITS_PER_TURN };
+        // While the ledger has enough to do, all filters wait in line, also those of short packets.
+        let is_held = self.changes.opens_enough() || to.command_room() == Room::Over;
+        self.changes.units = if is_held { 0 } else { UNITS_PER_TURN };
         self.forget_some_filters();
         self.recheck_some(to);
         self.drain_some(to);

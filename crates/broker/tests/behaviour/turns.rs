@@ -236,6 +236,39 @@ fn many_packets_in_one_read_are_taken_in_over_many_turns() {
     assert_eq!(world.packets(greedy).len(), FILTERS);
 }
 
+/// Each short packet is a command. While the ledger does not run, a client that sends them one at a time waits.
+#[test]
+fn short_packets_wait_until_the_ledger_has_read_its_commands() {
+    for ends in [false, true] {
+        let mut world = world();
+        let peer = come(&mut world);
+        world.outside[0].commands_max = Some(10);
+        let before = world.outside[0].commands.len();
+        for number in 0..300 {
+            let names = [format!("t/{number}")];
+            let packet = if ends { unsubscribe(&names, Version::V5) } else { subscribe(&names, Version::V5) };
+            world.feed_only(peer, &packet);
+        }
+        // A subscription also asks for what is retained.
+        let commands = world.outside[0].commands.len() - before;
+        assert!(commands <= 12, "{commands} commands");
+        let mut answers = Vec::new();
+        while answers.len() < 300 {
+            let (shard, outside) = (&mut world.shards[0], &mut world.outside[0]);
+            outside.commands_max = None;
+            shard.ledger_resumed(world.now, outside);
+            shard.end_turn(world.now, outside);
+            world.settle();
+            let more = world.packets(peer);
+            assert!(!more.is_empty(), "it goes on");
+            answers.extend(more);
+        }
+        let expected = if ends { "UNSUBACK" } else { "SUBACK" };
+        assert!(answers.iter().all(|answer| answer.starts_with(expected)), "{answers:?}");
+        assert_eq!(world.subscriptions(), if ends { 0 } else { 300 });
+    }
+}
+
 #[test]
 fn the_records_of_one_packet_are_committed_in_groups_that_are_bounded() {
     let mut world = world();

@@ -65,7 +65,7 @@ pub(crate) struct Peer {
 pub(crate) struct Outside {
     pub(crate) peers: BTreeMap<ConnectionId, Socket>,
     mail: VecDeque<(usize, Letter)>,
-    commands: VecDeque<Command>,
+    pub(crate) commands: VecDeque<Command>,
     random: u128,
     pub(crate) notices: Vec<String>,
     /// The whole process is full: what may be refused is.
