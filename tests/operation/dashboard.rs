@@ -98,7 +98,8 @@ fn run_in_browser(script: &str, arguments: &[&String]) -> String {
     let profile = tempfile::tempdir().expect("a directory");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("operation/dashboard");
     node.args(["--experimental-websocket".as_ref(), folder.join(script).as_os_str()]);
-    node.arg(profile.path()).args(arguments);
+    // The browser leaves folders behind.
+    node.env("TMPDIR", profile.path()).arg(profile.path()).args(arguments);
     let output = node.output().expect("Node.js is there");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
