@@ -64,6 +64,25 @@ impl Court {
         self.oracle.delivered(self.session, &delivery, sender_has_ended);
     }
 
+    /// Two messages that are not retained. The first is acknowledged.
+    fn publish_two(&mut self) -> [MessageNo; 2] {
+        let publishing = Publishing { retain: false, ..self.publishing(Qos::AtLeastOnce) };
+        let both = [(), ()].map(|()| self.oracle.published(publishing));
+        self.oracle.acknowledged(both[0], ReasonCode::Success);
+        both
+    }
+
+    /// A process sends a message and ends. The client reads the message before that, or when the next process runs.
+    fn deliver_and_restart(&mut self, qos: Qos, message: MessageNo, is_read_late: bool) {
+        if is_read_late {
+            self.restart();
+        }
+        self.deliver_at(qos, message, false, is_read_late);
+        if !is_read_late {
+            self.restart();
+        }
+    }
+
     fn restart(&mut self) {
         self.oracle.crashed();
         self.oracle.started(Arc::default(), NOW);
@@ -105,13 +124,7 @@ fn an_older_value_may_come_behind_a_newer_one_that_was_lost_with_its_process() {
     for is_read_late in [false, true] {
         let mut court = Court::new();
         let (older, newer) = (court.publish(Qos::AtMostOnce), court.publish(Qos::AtMostOnce));
-        if is_read_late {
-            court.restart();
-            court.deliver(newer, true);
-        } else {
-            court.deliver(newer, false);
-            court.restart();
-        }
+        court.deliver_and_restart(Qos::AtMostOnce, newer, is_read_late);
         court.deliver(older, false);
         assert_eq!(court.oracle.failure(), None, "read late: {is_read_late}");
     }
@@ -128,19 +141,11 @@ fn a_message_that_was_pushed_out_may_come_behind_a_newer_one_that_was_lost_with_
         // Nothing comes back for a message that was dropped itself.
         gauges.dropped_newest.store(1, Ordering::Relaxed);
         court.oracle.started(gauges, NOW);
-        let publishing = Publishing { retain: false, ..court.publishing(Qos::AtLeastOnce) };
-        let [older, newer] = [(), ()].map(|()| court.oracle.published(publishing));
-        court.oracle.acknowledged(older, ReasonCode::Success);
+        let [older, newer] = court.publish_two();
         if is_acknowledged {
             court.oracle.acknowledged(newer, ReasonCode::Success);
         }
-        if is_read_late {
-            court.restart();
-        }
-        court.deliver_at(Qos::AtLeastOnce, newer, false, is_read_late);
-        if !is_read_late {
-            court.restart();
-        }
+        court.deliver_and_restart(Qos::AtLeastOnce, newer, is_read_late);
         court.deliver_at(Qos::AtLeastOnce, older, false, false);
         court.oracle.failure().is_none()
     };
@@ -166,9 +171,7 @@ fn a_message_that_was_discarded_may_come_behind_a_newer_one_that_was_lost_with_i
     }
     let run = |order: Order, is_acknowledged: bool, is_read_late: bool| {
         let mut court = Court::new();
-        let publishing = Publishing { retain: false, ..court.publishing(Qos::AtLeastOnce) };
-        let [older, newer] = [(), ()].map(|()| court.oracle.published(publishing));
-        court.oracle.acknowledged(older, ReasonCode::Success);
+        let [older, newer] = court.publish_two();
         let other_filter =
             (0..court.oracle.filters.len()).find(|filter| !court.oracle.matches[*filter][court.topic]);
         let other_filter = other_filter.map(|filter| court.oracle.filters[filter].clone());
@@ -188,13 +191,7 @@ fn a_message_that_was_discarded_may_come_behind_a_newer_one_that_was_lost_with_i
         if is_acknowledged {
             court.oracle.acknowledged(newer, ReasonCode::Success);
         }
-        if is_read_late {
-            court.restart();
-        }
-        court.deliver_at(Qos::AtLeastOnce, newer, false, is_read_late);
-        if !is_read_late {
-            court.restart();
-        }
+        court.deliver_and_restart(Qos::AtLeastOnce, newer, is_read_late);
         if order == Order::Later {
             discard(&mut court);
         }

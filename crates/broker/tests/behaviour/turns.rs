@@ -269,6 +269,32 @@ fn short_packets_wait_until_the_ledger_has_read_its_commands() {
     }
 }
 
+/// The DISCONNECT behind a packet that waits for the ledger waits too. A client that hangs up takes its packet with it.
+#[test]
+fn the_end_of_a_connection_comes_behind_a_packet_that_waits_for_the_ledger() {
+    for hangs_up in [false, true] {
+        let mut world = world();
+        let peer = come(&mut world);
+        world.feed(peer, &subscribe(&["t".to_owned()], Version::V5));
+        world.outside[0].ledger_is_over = true;
+        world.feed_only(peer, PING);
+        let disconnect = [0xE0, 0];
+        world.feed_only(peer, &[&unsubscribe(&["t".to_owned()], Version::V5)[..], &disconnect].concat());
+        assert!(!world.socket(peer).closed && world.subscriptions() == 1);
+        if hangs_up {
+            world.close(peer);
+        }
+        let (shard, outside) = (&mut world.shards[0], &mut world.outside[0]);
+        outside.ledger_is_over = false;
+        shard.ledger_resumed(world.now, outside);
+        shard.end_turn(world.now, outside);
+        world.settle();
+        assert!(world.socket(peer).closed && !world.has_work());
+        assert_eq!(world.subscriptions(), usize::from(hangs_up));
+        assert_eq!(world.budget.held_bytes(Purpose::Partials), 0);
+    }
+}
+
 #[test]
 fn the_records_of_one_packet_are_committed_in_groups_that_are_bounded() {
     let mut world = world();
