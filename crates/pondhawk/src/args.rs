@@ -2,10 +2,10 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use auth::Scheme;
+use clap::error::ErrorKind;
 use clap::{ArgAction, Args, CommandFactory, Parser, Subcommand};
 use cli::Tool;
 use config::{Flags, ListenAddress};
@@ -25,6 +25,19 @@ pub(crate) struct Arguments {
     pub(crate) serve: ServeArguments,
 }
 
+impl Arguments {
+    /// Reads the words of a command line, of which the first is the program.
+    ///
+    /// # Errors
+    /// A wrong word, or the text that the words ask for, such as help.
+    pub(crate) fn of(words: Vec<OsString>) -> Result<Self, clap::Error> {
+        Self::try_parse_from(&words).map_err(|error| match error.kind() {
+            ErrorKind::DisplayHelp => with_help().try_get_matches_from(words).err().unwrap_or(error),
+            _ => error,
+        })
+    }
+}
+
 const EXAMPLES: &str = "\
 Examples:
   pondhawk                       serve on 127.0.0.1:1883
@@ -41,16 +54,15 @@ Try it, in two other terminals:
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the broker (the default without a command)
-    #[command(after_long_help = keys())]
     Serve(ServeArguments),
     /// Publish a message, or many: with the flags of mosquitto_pub
-    #[command(disable_help_flag = true, override_help = cli::help(Tool::Publish))]
+    #[command(disable_help_flag = true)]
     Pub(ToolArguments),
     /// Subscribe, and print the received messages: with the flags of mosquitto_sub
-    #[command(disable_help_flag = true, override_help = cli::help(Tool::Subscribe))]
+    #[command(disable_help_flag = true)]
     Sub(ToolArguments),
     /// Send a request, and print the answer: with the flags of mosquitto_rr
-    #[command(disable_help_flag = true, override_help = cli::help(Tool::Request))]
+    #[command(disable_help_flag = true)]
     Rr(ToolArguments),
     /// Measure the abilities of a broker, and compare them with its claims
     Probe(cli::ProbeArgs),
@@ -63,7 +75,6 @@ pub(crate) enum Command {
     /// Reports every error in the file, with its line and the nearest existing key, and exits with 1. Without
     /// errors, prints the complete configuration for this machine, again as a file, and exits with 0. For a file of
     /// Mosquitto, prints the same configuration in TOML, with a remark on each line whose meaning changes.
-    #[command(after_long_help = keys())]
     Check(CheckArguments),
     /// Show where each value of the configuration comes from, and explain keys
     #[command(subcommand)]
@@ -126,12 +137,27 @@ pub(crate) enum Command {
     },
 }
 
+const TOOLS: [Tool; 3] = [Tool::Publish, Tool::Subscribe, Tool::Request];
+
+/// The command line with its long texts. Making them takes longer than the rest of a start, so that it waits until somebody
+/// asks for help.
+fn with_help() -> clap::Command {
+    TOOLS.into_iter().fold(with_keys(), |all, tool| {
+        all.mut_subcommand(tool.name(), |command| command.override_help(cli::help(tool)))
+    })
+}
+
 /// The whole command line, with the flags of the tools that parse their words themselves.
 pub(crate) fn described() -> clap::Command {
-    let tools = [Tool::Publish, Tool::Subscribe, Tool::Request];
-    tools
-        .into_iter()
-        .fold(Arguments::command(), |all, tool| all.mut_subcommand(tool.name(), |_| cli::command(tool)))
+    TOOLS.into_iter().fold(with_keys(), |all, tool| all.mut_subcommand(tool.name(), |_| cli::command(tool)))
+}
+
+/// The command line with the help about keys, which two commands have.
+fn with_keys() -> clap::Command {
+    let keys = format!("Keys of the configuration file (docs/CONFIGURATION.md):\n{}", config::help());
+    ["serve", "check"].into_iter().fold(Arguments::command(), |all, name| {
+        all.mut_subcommand(name, |command| command.after_long_help(keys.clone()))
+    })
 }
 
 /// The words after the name of a tool, which parses them itself.
@@ -449,14 +475,6 @@ impl From<ServeArguments> for Flags {
     }
 }
 
-/// The help about keys, which two commands have. Every start makes both.
-fn keys() -> &'static str {
-    static KEYS: LazyLock<String> = LazyLock::new(|| {
-        format!("Keys of the configuration file (docs/CONFIGURATION.md):\n{}", config::help())
-    });
-    &KEYS
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -473,6 +491,23 @@ mod tests {
     fn the_definitions_are_consistent() {
         Arguments::command().debug_assert();
         described().debug_assert();
+        with_help().debug_assert();
+    }
+
+    #[test]
+    fn help_has_the_long_texts() {
+        let help = |line: &str| {
+            let asked = Arguments::of(line.split_whitespace().map(OsString::from).collect());
+            asked.expect_err("the words ask for help").to_string()
+        };
+        for line in ["pondhawk serve --help", "pondhawk check --help", "pondhawk help serve"] {
+            assert!(help(line).contains("packet_bytes"), "{line}");
+        }
+        for tool in TOOLS {
+            let line = format!("pondhawk help {}", tool.name());
+            assert_eq!(help(&line).trim_end(), cli::help(tool).trim_end());
+        }
+        assert!(!help("pondhawk serve -h").contains("packet_bytes"));
     }
 
     #[test]

@@ -59,7 +59,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use args::{Arguments, Command, ConfigCommand, ServeArguments};
-use clap::Parser;
 use cli::Tool;
 use config::{Environment, Flags, Machine};
 use files_read::FilesRead;
@@ -72,7 +71,7 @@ pub type FileLayer = fn(Directory) -> Arc<dyn Storage>;
 /// Runs the command that the command line of this process names.
 #[must_use]
 pub fn run(file_layer: FileLayer) -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::of(std::env::args_os().collect()).unwrap_or_else(|error| error.exit());
     match arguments.command {
         None => start(arguments.serve, file_layer),
         Some(Command::Serve(serve)) => start(serve, file_layer),
