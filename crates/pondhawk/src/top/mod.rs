@@ -87,7 +87,8 @@ fn watch(server: Server, interval: Duration) -> io::Result<()> {
     let mut terminal = Terminal::begin()?;
     let mut next = Instant::now() + interval;
     loop {
-        terminal.draw(&view.lines(interval, terminal.size()))?;
+        let lines = view.lines(interval, terminal.size());
+        terminal.draw(&lines)?;
         let left = next.saturating_duration_since(Instant::now());
         match events.wait(left) {
             Some(Event::Quit) => return Ok(()),

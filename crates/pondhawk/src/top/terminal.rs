@@ -1,6 +1,8 @@
 //! The terminal, as `pondhawk top` needs it, and as it was before.
 
+use std::fs::File;
 use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
@@ -15,6 +17,8 @@ const END: &str = "\x1b[?25h\x1b[?1049l";
 pub(super) struct Terminal {
     /// The modes of the input. `None` if it is no terminal.
     before: Option<Termios>,
+    /// Standard output without a buffer, which would divide a drawing at its last line.
+    out: File,
 }
 
 impl Terminal {
@@ -23,20 +27,20 @@ impl Terminal {
     /// # Errors
     /// The terminal is gone.
     pub(super) fn begin() -> io::Result<Self> {
-        let terminal = Self { before: tcgetattr(io::stdin()).ok() };
+        let out = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        let mut terminal = Self { before: tcgetattr(io::stdin()).ok(), out };
         if let Some(before) = &terminal.before {
             let mut changed = before.clone();
             changed.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
             tcsetattr(io::stdin(), OptionalActions::Now, &changed)?;
         }
-        io::stdout().write_all(BEGIN.as_bytes())?;
-        io::stdout().flush()?;
+        terminal.out.write_all(BEGIN.as_bytes())?;
         Ok(terminal)
     }
 
     /// Lines and columns of the screen.
     pub(super) fn size(&self) -> (usize, usize) {
-        let known = tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_row > 0 && size.ws_col > 0);
+        let known = tcgetwinsize(&self.out).ok().filter(|size| size.ws_row > 0 && size.ws_col > 0);
         known.map_or(SIZE, |size| (usize::from(size.ws_row), usize::from(size.ws_col)))
     }
 
@@ -44,7 +48,7 @@ impl Terminal {
     ///
     /// # Errors
     /// The terminal is gone.
-    pub(super) fn draw(&self, lines: &[String]) -> io::Result<()> {
+    pub(super) fn draw(&mut self, lines: &[String]) -> io::Result<()> {
         let mut text = String::from("\x1b[H");
         for (number, line) in lines.iter().enumerate() {
             // Behind the last line, the terminal would scroll.
@@ -56,17 +60,14 @@ impl Terminal {
         if lines.len() < self.size().0 {
             text.push_str("\r\n\x1b[J");
         }
-        let mut out = io::stdout();
-        out.write_all(text.as_bytes())?;
-        out.flush()
+        self.out.write_all(text.as_bytes())
     }
 }
 
 impl Drop for Terminal {
     fn drop(&mut self) {
         // A terminal that is gone needs nothing.
-        let _ = io::stdout().write_all(END.as_bytes());
-        let _ = io::stdout().flush();
+        let _ = self.out.write_all(END.as_bytes());
         if let Some(before) = &self.before {
             let _ = tcsetattr(io::stdin(), OptionalActions::Now, before);
         }
