@@ -57,7 +57,6 @@ fn topics_are_a_tree_and_are_cleared_by_filter() {
     }
     let other = json!({ "topic": "desert", "payload": "dry", "retain": true });
     assert_eq!(server.publish(&other).status, 200);
-    let count = || server.value("/api/v1/counters")["retained messages/count"].as_u64();
     let first = until("all are there", || {
         let first = server.value("/api/v1/topics");
         (server.get("/api/v1/retained/desert").status == 200).then_some(first)
@@ -70,7 +69,6 @@ fn topics_are_a_tree_and_are_cleared_by_filter() {
     let cursor = below["cursor"].as_str().expect("more follow");
     let rest = server.value(&format!("/api/v1/topics?under=pond&limit=1000&cursor={cursor}"));
     assert_eq!((rest["topics"].as_array().map(Vec::len), &rest["cursor"]), (Some(500), &Value::Null));
-    let before = count();
     let mut watcher = broker.client(Version::V5, "watcher");
     watcher.subscribe("pond/1499/level");
     assert!(watcher.read_packet().ends_with(b"7"));
@@ -81,7 +79,10 @@ fn topics_are_a_tree_and_are_cleared_by_filter() {
     let path = format!("/api/v1/retained?filter=pond%2F%2B%2Flevel&cursor={cursor}");
     let rest: Value = serde_json::from_str(&server.send("DELETE", &path, "", "").body).expect("JSON");
     assert_eq!((&rest["cleared"], &rest["cursor"]), (&json!(476), &Value::Null));
-    until("they are gone", || (count() == before.map(|before| before - 1_500)).then_some(()));
+    until("they are gone", || {
+        let left = server.value("/api/v1/topics?under=pond");
+        (left["topics"] == json!([])).then_some(())
+    });
     assert_eq!(server.get("/api/v1/retained/desert").status, 200, "others stay");
     watcher.expect_message("pond/1499/level", b"");
     for (filter, status) in [("%24SYS%2F%23", 403), ("%24share%2Fg%2Fa", 400), ("a%23", 400)] {
