@@ -124,18 +124,17 @@ impl Process {
     }
 
     fn with_socket(tables: [&str; 2], state: &str, port: u16) -> Option<Self> {
-        let sockets: Vec<String> = tables
-            .iter()
-            .filter_map(|table| fs::read_to_string(table).ok())
-            .flat_map(|table| sockets_in(&table, state, port))
-            .collect();
-        if sockets.is_empty() {
-            return None;
-        }
-        let processes = fs::read_dir("/proc").ok()?;
-        processes
-            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok().map(Self::new))
-            .find(|process| process.has_open(&sockets))
+        // The kernel walks through all its connections for a table, so the second one is read only if it is needed.
+        tables.iter().find_map(|table| {
+            let sockets = sockets_in(&fs::read_to_string(table).ok()?, state, port);
+            if sockets.is_empty() {
+                return None;
+            }
+            let mut processes = fs::read_dir("/proc")
+                .ok()?
+                .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok().map(Self::new));
+            processes.find(|process| process.has_open(&sockets))
+        })
     }
 
     /// User and system time that all threads of the process have used, ended ones included.
