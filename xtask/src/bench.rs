@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::house::House;
+use crate::house::{self, House};
 use crate::log::Log;
 use crate::tools;
 
@@ -83,7 +83,7 @@ fn build_codecs(house: &House, optimized: bool, log: &mut Log) -> Result<PathBuf
         build.arg("--release");
         build
     } else {
-        with_lints(of_codecs(house, house.cargo()))
+        house::with_lints(of_codecs(house, house.cargo()))
     };
     log.run(&mut build)?;
     let built = house.target().join("codec").join(if optimized { "release" } else { "debug" });
@@ -96,7 +96,7 @@ fn build_codecs(house: &House, optimized: bool, log: &mut Log) -> Result<PathBuf
 /// # Errors
 /// If clippy warns, or the program does not compile.
 pub(crate) fn check_codecs(house: &House, log: &mut Log) -> Result<(), String> {
-    log.run(&mut with_lints(of_codecs(house, house.idle_cargo())))
+    log.run(&mut house::with_lints(of_codecs(house, house.idle_cargo())))
 }
 
 /// Makes the command that builds the program that measures codecs.
@@ -104,14 +104,6 @@ fn of_codecs(house: &House, mut cargo: Command) -> Command {
     cargo.args(["build", "--locked", "--manifest-path", CODEC_MANIFEST]);
     cargo.arg("--target-dir").arg(house.target().join("codec"));
     cargo
-}
-
-/// Lets clippy compile the package itself, as `cargo clippy` does. After `cargo clippy`, a build would compile all libraries
-/// once more.
-fn with_lints(mut build: Command) -> Command {
-    build.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
-    build.env("CLIPPY_ARGS", "--deny__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
-    build
 }
 
 /// Makes a shell command for `line`, which finds the programs in the folder `built`.

@@ -83,6 +83,14 @@ impl House {
     }
 }
 
+/// Lets clippy compile the packages of the workspace, as `cargo clippy` does. Other commands can then use the results: a build
+/// of these packages, or the documentation.
+pub(crate) fn with_lints(mut cargo: Command) -> Command {
+    cargo.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver");
+    cargo.env("CLIPPY_ARGS", "--deny__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
+    cargo
+}
+
 /// The cargo that runs this program.
 fn cargo() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())

@@ -6,7 +6,7 @@ use std::thread;
 use crate::bench;
 use crate::conformance::{self, Aim};
 use crate::fuzz;
-use crate::house::House;
+use crate::house::{self, House};
 use crate::log::Log;
 use crate::package;
 use crate::program;
@@ -43,7 +43,7 @@ const STEPS: &[(&str, Pace, Work)] = &[
     // The installation often waits for registries.
     ("tools", Beside("tools"), tools::install),
     ("lints", Alone, |house, log| {
-        log.run(house.cargo().args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]))?;
+        log.run(house::with_lints(house.cargo()).args(["check", "--workspace", "--all-targets"]))?;
         // A separate check of the broker, without the features that its neighbours enable in shared libraries. Later it would
         // keep the folder of all builds locked.
         log.run(house.cargo().args(["check", "--package", "pondhawk"]))
@@ -57,8 +57,14 @@ const STEPS: &[(&str, Pace, Work)] = &[
         bench::check_codecs(house, log)
     }),
     ("rustdoc", Beside("builds"), |house, log| {
-        let mut rustdoc = house.idle_cargo();
-        log.run(rustdoc.env("RUSTDOCFLAGS", "--deny warnings").args(["doc", "--workspace", "--no-deps"]))
+        // With examples, rustdoc uses what the lints have checked. Otherwise it would check each crate once more, without
+        // the features that tests need. The library `pondhawk` and its binary would have the same page.
+        for targets in [["--lib"].as_slice(), &["--bins", "--exclude", "pondhawk"]] {
+            let mut rustdoc = house::with_lints(house.idle_cargo());
+            rustdoc.env("RUSTDOCFLAGS", "--deny warnings");
+            log.run(rustdoc.args(["doc", "--workspace", "--no-deps", "--examples"]).args(targets))?;
+        }
+        Ok(())
     }),
     ("semver", Beside("builds"), tools::semver_since_release),
     // This step takes five minutes, and a fifth of a core.
