@@ -139,24 +139,33 @@ pub(crate) enum Command {
 
 const TOOLS: [Tool; 3] = [Tool::Publish, Tool::Subscribe, Tool::Request];
 
-/// The command line with its long texts. Making them takes longer than the rest of a start, so that it waits until somebody
-/// asks for help.
+/// The command line with its long texts. Making these texts takes longer than the rest of a start. They are therefore made only
+/// for help.
 fn with_help() -> clap::Command {
-    TOOLS.into_iter().fold(with_keys(), |all, tool| {
-        all.mut_subcommand(tool.name(), |command| command.override_help(cli::help(tool)))
+    with_keys().mut_subcommands(|command| match tool_of(&command) {
+        Some(tool) => command.override_help(cli::help(tool)),
+        None => command,
     })
 }
 
 /// The whole command line, with the flags of the tools that parse their words themselves.
 pub(crate) fn described() -> clap::Command {
-    TOOLS.into_iter().fold(with_keys(), |all, tool| all.mut_subcommand(tool.name(), |_| cli::command(tool)))
+    with_keys().mut_subcommands(|command| match tool_of(&command) {
+        Some(tool) => cli::command(tool),
+        None => command,
+    })
+}
+
+fn tool_of(command: &clap::Command) -> Option<Tool> {
+    TOOLS.into_iter().find(|tool| tool.name() == command.get_name())
 }
 
 /// The command line with the help about keys, which two commands have.
 fn with_keys() -> clap::Command {
     let keys = format!("Keys of the configuration file (docs/CONFIGURATION.md):\n{}", config::help());
-    ["serve", "check"].into_iter().fold(Arguments::command(), |all, name| {
-        all.mut_subcommand(name, |command| command.after_long_help(keys.clone()))
+    Arguments::command().mut_subcommands(|command| match command.get_name() {
+        "serve" | "check" => command.after_long_help(keys.clone()),
+        _ => command,
     })
 }
 
@@ -500,7 +509,9 @@ mod tests {
             let asked = Arguments::of(line.split_whitespace().map(OsString::from).collect());
             asked.expect_err("the words ask for help").to_string()
         };
-        for line in ["pondhawk serve --help", "pondhawk check --help", "pondhawk help serve"] {
+        for line in
+            ["pondhawk serve --help", "pondhawk check --help", "pondhawk help serve", "pondhawk help check"]
+        {
             assert!(help(line).contains("packet_bytes"), "{line}");
         }
         for tool in TOOLS {
@@ -508,6 +519,10 @@ mod tests {
             assert_eq!(help(&line).trim_end(), cli::help(tool).trim_end());
         }
         assert!(!help("pondhawk serve -h").contains("packet_bytes"));
+        for name in ["serve", "check"] {
+            let described = described().find_subcommand_mut(name).map(clap::Command::render_long_help);
+            assert!(described.is_some_and(|help| help.to_string().contains("packet_bytes")), "{name}");
+        }
     }
 
     #[test]
