@@ -22,6 +22,7 @@ mod ask;
 mod batch;
 mod board;
 mod bounds;
+mod bundle;
 mod census;
 mod connection;
 mod departure;

@@ -9,6 +9,7 @@ use protocol::Command;
 use crate::batch::Batch;
 use crate::board::Board;
 use crate::bounds::Bounds;
+use crate::bundle::Bundle;
 use crate::faults::Fault;
 use crate::host::Host;
 use crate::letter::{Note, ToLedger};
@@ -27,7 +28,7 @@ pub(crate) struct Post {
     shard: ShardId,
     board: Arc<Board>,
     outgoing: Vec<Option<Box<Batch>>>,
-    commands: Vec<Command>,
+    commands: Bundle<Command>,
     command_bytes: usize,
     /// Boxed as they travel.
     #[allow(clippy::vec_box)]
@@ -48,7 +49,7 @@ impl Post {
             shard,
             board,
             outgoing,
-            commands: Vec::new(),
+            commands: Bundle::default(),
             command_bytes: 0,
             spare: Vec::new(),
             tally,
@@ -130,7 +131,7 @@ impl Post {
 
     fn send_commands(&mut self, host: &mut impl Host) {
         if !self.commands.is_empty() {
-            let commands = std::mem::take(&mut self.commands);
+            let commands = self.commands.take();
             let bytes = std::mem::take(&mut self.command_bytes);
             host.post_to_ledger(ToLedger::Commands { from: self.shard, commands, bytes });
         }

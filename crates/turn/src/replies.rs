@@ -8,6 +8,7 @@ use protocol::Reply;
 
 use crate::board::Board;
 use crate::bounds::Bounds;
+use crate::bundle::Bundle;
 use crate::faults::Fault;
 use crate::host::LedgerHost;
 use crate::letter::Answers;
@@ -31,10 +32,10 @@ const ENDED_NAME_CHARS: usize = 200;
 /// published before must have been posted to everybody. So what was posted before it is handed out in a round of its own.
 pub(crate) struct Replies<K: ?Sized> {
     /// By round, then by shard.
-    rounds: Vec<Vec<Vec<Reply>>>,
+    rounds: Vec<Vec<Bundle<Reply>>>,
     /// The last round has messages.
     has_live: bool,
-    decided: Vec<Vec<Reply>>,
+    decided: Vec<Bundle<Reply>>,
     /// Weight of the replies that are not posted yet, by shard, in bytes.
     weights: Vec<usize>,
     /// Sessions that have ended because their queues were full, with the numbers of their messages.
@@ -48,7 +49,7 @@ pub(crate) struct Replies<K: ?Sized> {
 
 impl<K: ?Sized> Replies<K> {
     pub(crate) fn new(board: Arc<Board>, bounds: Bounds, keeper: Box<K>) -> Self {
-        let none = || -> Vec<Vec<Reply>> { (0..board.shards()).map(|_| Vec::new()).collect() };
+        let none = || -> Vec<Bundle<Reply>> { (0..board.shards()).map(|_| Bundle::default()).collect() };
         Self {
             rounds: vec![none()],
             has_live: false,
@@ -81,7 +82,7 @@ impl<K: ?Sized> Replies<K> {
                     continue;
                 }
                 let bytes = std::mem::take(&mut self.weights[shard]);
-                let (to, replies) = (ShardId::new(shard), std::mem::take(replies));
+                let (to, replies) = (ShardId::new(shard), replies.take());
                 // The bound is the ledger's: it looks itself.
                 self.board.answers(to).add(bytes, usize::MAX);
                 // Messages are on the account already.
@@ -108,7 +109,7 @@ impl<K: Keeper + ?Sized> Effects for Replies<K> {
         match reply {
             Reply::Decided { .. } => return self.decided[to.number()].push(reply),
             Reply::Claimed(_) if std::mem::take(&mut self.has_live) && !Fault::SkippedRound.is_planted() => {
-                self.rounds.push(self.decided.iter().map(|_| Vec::new()).collect());
+                self.rounds.push(self.decided.iter().map(|_| Bundle::default()).collect());
             }
             Reply::Live { .. } => self.has_live = true,
             _ => {}
