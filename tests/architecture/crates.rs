@@ -67,7 +67,7 @@ const RULES: &[Rule] = &[
         "ledger",
         Layer::Core,
         &["topic", "wire", "base", "index", "protocol", "record", "auth"],
-        &["bytes", "foldhash", "hashbrown", "slab"],
+        &["foldhash", "hashbrown", "smallvec"],
     ),
     pure(
         "broker",

@@ -252,7 +252,7 @@ impl<K: Keeper> Stage<K> {
                     self.stored += 1;
                 }
                 Reply::Deliver(deliver) => {
-                    let Deliver { what, connection, .. } = *deliver;
+                    let Deliver { what, connection, .. } = deliver;
                     self.acknowledged += 1;
                     has_acknowledged = true;
                     let reason = ReasonCode::Success;

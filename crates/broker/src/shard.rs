@@ -424,7 +424,7 @@ impl Shard {
                 let source = Source::Message { message: &message, value };
                 self.deliver(source, &targets, Flush::of(targets.len()), to);
             }
-            Reply::Deliver(deliver) => self.deliver_queued(*deliver, to),
+            Reply::Deliver(deliver) => self.deliver_queued(deliver, to),
             Reply::Release { connection, packet_id } => self.release_again(connection, packet_id, to),
             Reply::Ended { connection, reason } => {
                 let reason = DisconnectReason::try_from(reason).unwrap_or(DisconnectReason::QuotaExceeded);

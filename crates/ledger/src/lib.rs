@@ -87,7 +87,7 @@ use delivery::Delivery;
 use delivery::feed::FirstFates;
 use lines::Lines;
 use publishing::Publishing;
-use publishing::publish::Planned;
+use publishing::publish::Plan;
 use replies::Replies;
 use restate::{Copied, Copying, UNITS_AT_A_TIME};
 use retained::cursors::Cursors;
@@ -122,8 +122,8 @@ pub struct Ledger {
     first_fates: FirstFates,
     /// Nothing is fed before: there was no space for the records.
     stalled_until_ms: Option<u64>,
-    /// The queues of the current message. The buffer is reused.
-    plan: Vec<Planned>,
+    /// The queues of the current message.
+    plan: Plan,
     /// Memory of the ledger in the account of the process, without messages, which have their own entries.
     tally: Tally,
     gauges: Arc<Gauges>,
@@ -145,7 +145,7 @@ impl Ledger {
             copied: Copied::default(),
             first_fates: FirstFates::default(),
             stalled_until_ms: None,
-            plan: Vec::new(),
+            plan: Plan::default(),
             tally: Tally::new(Arc::default()),
             gauges,
             settings,

@@ -11,7 +11,7 @@ use protocol::Gauges;
 
 use crate::bodies::Bodies;
 use crate::lines::Lines;
-use crate::publishing::publish::Planned;
+use crate::publishing::publish::Plan;
 use crate::replies::Replies;
 use crate::retained::Retained;
 use crate::sessions::Sessions;
@@ -25,7 +25,7 @@ pub(crate) struct Publishing<'a> {
     pub(crate) bodies: &'a mut Bodies,
     pub(crate) replies: &'a mut Replies,
     pub(crate) retained: &'a mut Retained,
-    /// The queues of the current message. The buffer is reused.
-    pub(crate) plan: &'a mut Vec<Planned>,
+    /// The queues of the current message.
+    pub(crate) plan: &'a mut Plan,
     pub(crate) gauges: &'a Gauges,
 }

@@ -79,8 +79,8 @@ pub enum Reply {
         /// The number of the message, if it is the retained value of its topic now.
         value: Option<MessageId>,
     },
-    /// A message out of a queue.
-    Deliver(Box<Deliver>),
+    /// A message out of a queue. Not boxed: an allocation for each message costs more than the larger reply.
+    Deliver(Deliver),
     /// After a reconnect: PUBREL is to be sent again \[MQTT-4.4.0-1\].
     Release {
         /// The connection of the subscriber.
@@ -120,6 +120,9 @@ pub enum Reply {
     },
 }
 
+// A reply is moved several times on its way. `Deliver` is the largest variant.
+const _: () = assert!(size_of::<Reply>() <= 56);
+
 impl Reply {
     /// Whom it is for; a message for many is for nobody in particular.
     #[must_use]
@@ -148,7 +151,7 @@ impl Reply {
         size_of::<Self>()
             + match self {
                 Self::Live { message, .. } => message.size_bytes(),
-                Self::Deliver(deliver) => size_of::<Deliver>() + deliver.message.size_bytes(),
+                Self::Deliver(deliver) => deliver.message.size_bytes(),
                 Self::Retained { messages, .. } => {
                     messages.iter().map(|found| size_of::<Numbered>() + found.message.size_bytes()).sum()
                 }

@@ -144,7 +144,7 @@ impl Delivery<'_> {
             if is_tight {
                 entry.put_away();
             }
-            to.post(shard, Reply::Deliver(Box::new(deliver(connection, what, message, granted, true))));
+            to.post(shard, Reply::Deliver(deliver(connection, what, message, granted, true)));
             done += 1;
         }
         Ok(done)
@@ -260,7 +260,7 @@ impl Delivery<'_> {
         let Place { shard, connection } = online.place;
         let what = Delivered::Session { queue: id, packet_id };
         let message = Arc::clone(entry.message().expect("it was in memory when its turn came"));
-        let reply = Reply::Deliver(Box::new(deliver(connection, what, message, entry.granted(), false)));
+        let reply = Reply::Deliver(deliver(connection, what, message, entry.granted(), false));
         let qos = entry.qos();
         if self.bodies.budget.is_tight_to_keep() {
             // It is read again if the client comes back and has not acknowledged it.

@@ -269,7 +269,7 @@ impl Delivery<'_> {
             None => Delivered::Group { group: id, entry: EntryId(message.0) },
         };
         let Place { shard, connection } = online.place;
-        let reply = Reply::Deliver(Box::new(deliver(connection, what, body, granted.clone(), false)));
+        let reply = Reply::Deliver(deliver(connection, what, body, granted.clone(), false));
         entry.grant(granted);
         if owner.is_some() {
             // It will not come back, and its place was free because others were acknowledged.

@@ -2,10 +2,12 @@
 
 use std::borrow::Cow;
 use std::hint::black_box;
+use std::slice;
 use std::sync::Arc;
 
 use base::{Fate, Interest, Message, Now, Place, QueueId, ShardId, Subscriber, Ticket};
 use index::{Target, Targets};
+use smallvec::SmallVec;
 use wire::{PacketId, Qos, ReasonCode};
 
 use crate::gauges::add;
@@ -31,6 +33,12 @@ const DROPPED_AT_A_TIME: usize = 1_000;
 /// Maximum number of open QoS 2 exchanges of a lasting session while memory is short. They take less memory than the
 /// session.
 const UNRELEASED_ALLOWED: usize = 4;
+
+/// Maximum capacity of the buffers that are kept for the next message, in queues: about 100 KB.
+const QUEUES_KEPT_MAX: usize = 1_024;
+
+/// Records that are kept together, of which there are mostly one or two.
+type RecordGroup<'a> = SmallVec<[Record<'a>; 2]>;
 
 /// A message with everything that decides its way.
 pub(crate) struct Routing<'a> {
@@ -67,6 +75,25 @@ pub(crate) struct Routed {
     has_subscriber: bool,
     /// A queue that it went into has grown too much.
     brake: Option<Brake>,
+}
+
+/// The queues of a message. The buffers are reused.
+#[derive(Debug, Default)]
+pub(crate) struct Plan {
+    queues: Vec<Planned>,
+    /// The part of the message's record about its queues. No longer than `queues`.
+    enqueued: Vec<Queued>,
+}
+
+impl Plan {
+    /// Empties the buffers for the next message, and frees those of a message for very many queues.
+    fn clear(&mut self) {
+        self.queues.clear();
+        self.enqueued.clear();
+        if self.queues.capacity() > QUEUES_KEPT_MAX {
+            *self = Self::default();
+        }
+    }
 }
 
 /// One queue that a message is to go into.
@@ -172,20 +199,22 @@ impl Publishing<'_> {
         to: &mut impl Effects,
     ) -> Result<(), Refusal> {
         let planned = self.plan_to_bring(queue, message, interest);
+        let from = behind_topic(message.topic());
         let id = self.replies.numbers.next_message();
-        let mut group = Vec::with_capacity(2);
+        let mut group = RecordGroup::new();
         if planned.is_taken() {
-            let queues = Cow::Owned(vec![planned.queued.clone()]);
+            let queues = Cow::Borrowed(slice::from_ref(&planned.queued));
             let body = Cow::Borrowed(message);
             group.push(Record::Enqueue { message: id, body, queues, is_retained: false });
         }
         self.record_room(&planned, &mut group);
-        let from = behind_topic(message.topic());
         if planned.room != QueueRoom::Ends {
             let (session, filter) = (planned.queued.queue, Cow::Borrowed(filter));
             group.push(Record::CursorMoved { session, filter, from: Cow::Borrowed(&from) });
         }
         self.replies.commit(&group, to)?;
+        // The group borrows `from`, which the cursor gets.
+        drop(group);
         let lasting = self.lines.session_mut(queue).and_then(|session| session.lasting.as_mut());
         let cursor = lasting.and_then(|lasting| lasting.cursors.get_mut(filter));
         cursor.expect("its cursor is running").from = from;
@@ -224,19 +253,21 @@ impl Publishing<'_> {
         // Once and for all: others change the account of memory meanwhile.
         let is_retained = message.retain() && !message.payload().is_empty() && self.may_retain(message);
         let decided = self
-            .plan(routing, is_retained, &mut plan)
-            .and_then(|()| self.record(routing, is_retained, &plan, to));
+            .plan(routing, is_retained, &mut plan.queues)
+            .and_then(|()| self.record(routing, is_retained, &mut plan, to));
         let recorded = match decided {
             Ok(recorded) => recorded,
             Err(reason) => {
-                for Planned { queue, queued, .. } in plan.drain(..) {
+                for Planned { queue, queued, .. } in plan.queues.drain(..) {
                     self.lines.decided(queue, unstored(message, &queued), Fate::NotStored(reason));
                 }
+                plan.clear();
                 *self.plan = plan;
                 return Err(reason);
             }
         };
-        let brake = self.enqueue(routing, recorded, &mut plan, to);
+        let brake = self.enqueue(routing, recorded, &mut plan.queues, to);
+        plan.clear();
         *self.plan = plan;
         if let Some((session, packet_id)) = opens
             // One whose own message was too much for its queue has ended.
@@ -264,7 +295,7 @@ impl Publishing<'_> {
         &self,
         routing: &Routing<'_>,
         is_retained: bool,
-        plan: &mut Vec<Planned>,
+        queues: &mut Vec<Planned>,
     ) -> Result<(), ReasonCode> {
         let Routing { message, targets, publisher, .. } = *routing;
         let (qos, retain) = (message.qos(), message.retain());
@@ -286,7 +317,7 @@ impl Publishing<'_> {
             let room = line.room(message, dropped_max, self.settings);
             let planned = Planned { queue, queued: Queued { queue: name, granted }, is_recorded, room };
             dropped_max -= planned.dropped_beside_one();
-            plan.push(planned);
+            queues.push(planned);
         };
         for target in targets.queued.iter().filter(|target| target.is_queued(qos)) {
             let retain = retain && target.retain_as_published;
@@ -298,12 +329,12 @@ impl Publishing<'_> {
             put(group.queue.expect("a group has a queue"), Granted::of_group(message));
         }
         let refuses = self.settings.queue_full == QueueFull::Refuse && publisher.is_some();
-        if refuses && plan.iter().any(|planned| planned.room == QueueRoom::None) {
+        if refuses && queues.iter().any(|planned| planned.room == QueueRoom::None) {
             add(&self.gauges.publishes_refused, 1);
             return Err(ReasonCode::QuotaExceeded);
         }
         let lacks_memory =
-            self.lacks_memory(message, is_retained, plan) || self.has_too_many_open(routing.opens);
+            self.lacks_memory(message, is_retained, queues) || self.has_too_many_open(routing.opens);
         if publisher.is_some() && lacks_memory {
             let is_to_retain = message.retain() && !message.payload().is_empty();
             let is_over_limit = is_to_retain && !self.retained.has_room_for(message);
@@ -329,7 +360,7 @@ impl Publishing<'_> {
 
     /// Whether a publisher that can be told has to hear that there is no memory for a message. Under memory pressure,
     /// messages that can be sent immediately are still accepted, as long as any memory is left.
-    fn lacks_memory(&self, message: &Message, is_retained: bool, plan: &[Planned]) -> bool {
+    fn lacks_memory(&self, message: &Message, is_retained: bool, queues: &[Planned]) -> bool {
         if message.qos() == Qos::AtMostOnce {
             return false;
         }
@@ -337,7 +368,7 @@ impl Publishing<'_> {
             return true;
         }
         let budget = &self.bodies.budget;
-        let mut taken = plan.iter().filter(|planned| planned.is_taken());
+        let mut taken = queues.iter().filter(|planned| planned.is_taken());
         budget.is_tight_to_keep()
             && taken.any(|planned| budget.is_full() || !self.leaves_soon(planned.queue, message))
     }
@@ -359,31 +390,32 @@ impl Publishing<'_> {
         &mut self,
         routing: &Routing<'_>,
         is_retained: bool,
-        plan: &[Planned],
+        Plan { queues, enqueued }: &mut Plan,
         to: &mut impl Effects,
     ) -> Result<Recorded, ReasonCode> {
         let Routing { message, opens, will, .. } = *routing;
         let id = self.replies.numbers.next_message();
-        let mut group: Vec<Record<'_>> = Vec::with_capacity(2);
-        let ended = ended_by(plan);
+        let mut group = RecordGroup::new();
+        let ended = ended_by(queues);
         let is_ended = |queue: &QueueId| ended.binary_search(queue).is_ok();
-        let takes = plan
+        let takes = queues
             .iter()
             .filter(|planned| planned.is_recorded && planned.is_taken() && !is_ended(&planned.queue));
-        let queues: Vec<Queued> = takes.map(|planned| planned.queued.clone()).collect();
-        let is_queued = !queues.is_empty();
+        enqueued.clear();
+        enqueued.extend(takes.map(|planned| planned.queued.clone()));
+        let is_queued = !enqueued.is_empty();
         // The server's own values are those of this process.
         let is_retained = is_retained && !is_of_server(message);
         if is_retained || is_queued {
-            let (body, queues) = (Cow::Borrowed(message), Cow::Owned(queues));
-            group.push(Record::Enqueue { message: id, body, queues, is_retained });
+            let (body, enqueued) = (Cow::Borrowed(message), Cow::Borrowed(&enqueued[..]));
+            group.push(Record::Enqueue { message: id, body, queues: enqueued, is_retained });
         }
         if let Some((session, packet_id)) = opens
             && let Some(session) = self.lines.session(session).and_then(Session::incarnation)
         {
             group.push(Record::Opened { session, packet_id });
         }
-        for planned in plan {
+        for planned in &*queues {
             self.record_room(planned, &mut group);
         }
         group.extend(ended.iter().filter_map(|member| self.end_of(*member)));
@@ -402,7 +434,7 @@ impl Publishing<'_> {
             return Err(self.replies.reason(Refusal::TooLong));
         }
         // Nobody was promised that a retained message of QoS 0 is kept, and a will is better published twice than never.
-        let can_do_without = opens.is_none() && plan.is_empty() && message.qos() == Qos::AtMostOnce;
+        let can_do_without = opens.is_none() && queues.is_empty() && message.qos() == Qos::AtMostOnce;
         match self.replies.commit(&group, to) {
             Err(Refusal::NoSpace) if can_do_without && will.is_some() => Err(ReasonCode::QuotaExceeded),
             Err(_) if can_do_without => {
@@ -424,7 +456,7 @@ impl Publishing<'_> {
 
 impl Publishing<'_> {
     /// Adds the records for making room in a queue.
-    fn record_room(&self, planned: &Planned, group: &mut Vec<Record<'_>>) {
+    fn record_room(&self, planned: &Planned, group: &mut RecordGroup<'_>) {
         match planned.room {
             // The ends of members are recorded once, however many groups they are the fullest of.
             QueueRoom::Enough
@@ -453,26 +485,26 @@ impl Publishing<'_> {
         &mut self,
         routing: &Routing<'_>,
         Recorded { id, address }: Recorded,
-        plan: &mut Vec<Planned>,
+        queues: &mut Vec<Planned>,
         to: &mut impl Effects,
     ) -> Option<Brake> {
         let own = routing.publisher.and_then(|publisher| publisher.queue);
         let mut brake = None;
-        if plan.is_empty() {
+        if queues.is_empty() {
             return brake;
         }
-        self.lines.fates.come(plan.len());
-        for Planned { queue, queued, .. } in plan.iter().filter(|planned| planned.room == QueueRoom::Ends) {
+        self.lines.fates.come(queues.len());
+        for Planned { queue, queued, .. } in queues.iter().filter(|planned| planned.room == QueueRoom::Ends) {
             self.lines.note(*queue, unstored(routing.message, queued), Fate::QueueFull);
             // It is lost with all others of the session.
             self.lines.fates.count(Whereabouts::Outside, (1, 0), &Fate::SessionEnded);
             self.end_for_full_queue(*queue, to);
         }
-        let is_recorded = plan.iter().any(|planned| planned.is_recorded);
+        let is_recorded = queues.iter().any(|planned| planned.is_recorded);
         let keeping =
-            Keeping::new(routing.message, plan.len(), is_recorded.then_some(self.bodies.live), address);
+            Keeping::new(routing.message, queues.len(), is_recorded.then_some(self.bodies.live), address);
         let mut arrival = Arrival::new(routing.message.size_bytes(), routing.targets);
-        for planned in plan.drain(..) {
+        for planned in queues.drain(..) {
             let Planned { queue, queued, is_recorded, room } = planned;
             match room {
                 QueueRoom::Ends => continue,
@@ -582,8 +614,8 @@ fn unstored<'a>(message: &'a Message, queued: &Queued) -> MessageAt<'a> {
 
 /// The members that end because their keys fill a group, in an order in which they are found: nothing is recorded for
 /// their own queues any more.
-fn ended_by(plan: &[Planned]) -> Vec<QueueId> {
-    let mut ended: Vec<QueueId> = plan
+fn ended_by(queues: &[Planned]) -> Vec<QueueId> {
+    let mut ended: Vec<QueueId> = queues
         .iter()
         .filter_map(|planned| match planned.room {
             QueueRoom::AfterEnding(member) => Some(member),
@@ -598,4 +630,19 @@ fn ended_by(plan: &[Planned]) -> Vec<QueueId> {
 pub(crate) fn post_ended(place: Place, to: &mut impl Effects) {
     let reason = ReasonCode::QuotaExceeded;
     to.post(place.shard, Reply::Ended { connection: place.connection, reason });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_of_a_message_for_very_many_queues_are_not_kept() {
+        for (queues, is_kept) in [(QUEUES_KEPT_MAX, true), (QUEUES_KEPT_MAX + 1, false)] {
+            let mut plan = Plan { queues: Vec::with_capacity(queues), enqueued: Vec::with_capacity(queues) };
+            plan.clear();
+            assert_eq!(plan.queues.capacity() > 0, is_kept, "{queues}");
+            assert_eq!(plan.enqueued.capacity() > 0, is_kept, "{queues}");
+        }
+    }
 }

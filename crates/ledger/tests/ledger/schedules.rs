@@ -423,7 +423,7 @@ impl World {
                 }
                 Reply::Deliver(deliver) => {
                     if let Some(name) = self.name_of(Place { shard, connection: deliver.connection }) {
-                        self.delivered(name, *deliver);
+                        self.delivered(name, deliver);
                     }
                 }
                 Reply::Release { connection, packet_id } => {

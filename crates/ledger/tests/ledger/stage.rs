@@ -598,7 +598,7 @@ impl Stage {
     /// Everything that was said since the last time and is a delivery to this connection.
     pub(crate) fn delivered(&mut self, client: &Client) -> Vec<Deliver> {
         self.take(client, |reply| match reply {
-            Reply::Deliver(deliver) => Ok((deliver.connection, *deliver)),
+            Reply::Deliver(deliver) => Ok((deliver.connection, deliver)),
             other => Err(other),
         })
     }
