@@ -10,7 +10,7 @@ use pty_process::Size;
 use pty_process::blocking::Pty;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::termios::{LocalModes, tcgetattr};
+use rustix::termios::{LocalModes, tcgetattr, tcgetwinsize};
 use vt100::{Parser, Screen};
 
 /// A terminal that controls a program, which is killed on drop.
@@ -54,6 +54,12 @@ impl Terminal {
     pub(super) fn state(&self) -> Option<String> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.program.id())).ok()?;
         Some(stat.rsplit_once(") ")?.1.split(' ').next()?.to_owned())
+    }
+
+    /// The size that the program is told, and all that the system knows about the program.
+    fn status(&self) -> String {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.program.id()));
+        format!("{:?}\n{}", tcgetwinsize(&self.pty), status.unwrap_or_default())
     }
 
     /// Waits until the screen is so, and returns its lines.
@@ -103,7 +109,13 @@ impl Terminal {
         let left = Timespec::try_from(left).expect("it is less than a minute");
         let mut wanted = [PollFd::new(&self.pty, PollFlags::IN)];
         let ready = poll(&mut wanted, Some(&left)).expect("a terminal can be waited for");
-        assert_ne!(ready, 0, "nothing more before the deadline:\n{}", self.lines().join("\n"));
+        assert_ne!(
+            ready,
+            0,
+            "nothing more before the deadline: {}\n{}",
+            self.status(),
+            self.lines().join("\n")
+        );
         let mut piece = [0; 4_096];
         match self.pty.read(&mut piece) {
             Ok(bytes @ 1..) => {
