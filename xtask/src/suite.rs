@@ -58,7 +58,8 @@ const STEPS: &[(&str, Pace, Work)] = &[
     }),
     ("rustdoc", Beside("builds"), |house, log| {
         // With examples, rustdoc uses what the lints have checked. Otherwise it would check each crate once more, without
-        // the features that tests need. The library `pondhawk` and its binary would have the same page.
+        // the features that tests need. A package belongs in `--exclude` if its binary has the name of its library: both
+        // would write the same page.
         for targets in [["--lib"].as_slice(), &["--bins", "--exclude", "pondhawk"]] {
             let mut rustdoc = house::with_lints(house.idle_cargo());
             rustdoc.env("RUSTDOCFLAGS", "--deny warnings");

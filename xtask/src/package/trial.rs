@@ -47,7 +47,8 @@ pub(super) fn run_here(
     log.run(release.command(words[0]).args(&words[1..]).arg(&files))
 }
 
-/// Puts a system over this one, and runs both trials in it. `$0` is the folder with their files.
+/// Puts a system over this one, and runs both trials in it. `$0` is the folder with their files. Without the file
+/// `auto-update`, man-db does not index all manual pages of this system again at each step.
 const OVER_THIS_SYSTEM: &str = "\
 set -eu
 mount --make-rprivate /
@@ -55,6 +56,7 @@ mount -t tmpfs tmpfs /mnt
 mkdir /mnt/changes /mnt/work /mnt/system
 mount -t overlay overlay -o lowerdir=/,upperdir=/mnt/changes,workdir=/mnt/work /mnt/system
 mount -t proc proc /mnt/system/proc
+rm -f /mnt/system/var/lib/man-db/auto-update
 cp -r \"$0\" /mnt/system/trial
 ip link set lo up
 chroot /mnt/system /bin/sh /trial/trial.sh
