@@ -211,8 +211,24 @@ impl Crowd {
         waiting + groups.values().filter(|has_member| !**has_member).count()
     }
 
-    /// Returns the messages that were owed to clients and have not arrived. All clients must be connected.
-    pub(crate) fn check_owed(&mut self) -> Vec<String> {
+    /// Waits until the messages that are owed to clients have arrived. All clients must be connected. A client with a small window
+    /// answers each few before it gets more.
+    ///
+    /// # Errors
+    /// The messages that have not arrived in time.
+    pub(crate) fn receive_owed(&mut self, broker: &Broker) -> Result<(), Vec<String>> {
+        let end = Instant::now() + SETTLING;
+        while self.walkers.iter().any(|walker| !walker.session.owed.is_empty()) && Instant::now() < end {
+            self.pump(Duration::from_millis(20));
+            for walker in &mut self.walkers {
+                walker.settle(broker);
+            }
+        }
+        let missing = self.take_missing();
+        if missing.is_empty() { Ok(()) } else { Err(missing) }
+    }
+
+    fn take_missing(&mut self) -> Vec<String> {
         let mut missing = Vec::new();
         for walker in &mut self.walkers {
             for payload in std::mem::take(&mut walker.session.owed) {
