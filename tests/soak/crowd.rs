@@ -224,11 +224,6 @@ impl Crowd {
                 walker.settle(broker);
             }
         }
-        let missing = self.take_missing();
-        if missing.is_empty() { Ok(()) } else { Err(missing) }
-    }
-
-    fn take_missing(&mut self) -> Vec<String> {
         let mut missing = Vec::new();
         for walker in &mut self.walkers {
             for payload in std::mem::take(&mut walker.session.owed) {
@@ -236,7 +231,7 @@ impl Crowd {
                 missing.push(format!("{} never gets \"{text}\", which was acknowledged", walker.client_id));
             }
         }
-        missing
+        if missing.is_empty() { Ok(()) } else { Err(missing) }
     }
 
     /// Returns the state that the broker must store. All state of the clients must be certain.

@@ -198,9 +198,8 @@ impl Soak {
         self.check_promises(life)?;
         self.crowd.settle(&life.broker)?;
         self.wait_for_rounds(life, 2)?;
-        // Packets that arrived late have been read.
-        self.crowd.settle(&life.broker)?;
         self.crowd.receive_owed(&life.broker)?;
+        // Packets that arrived late have been read.
         self.crowd.settle(&life.broker)?;
         self.crowd.settle_values(&mut life.warden);
         self.look(life, 0, false, "everybody is connected")?;

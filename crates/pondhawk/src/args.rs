@@ -139,33 +139,26 @@ pub(crate) enum Command {
 
 const TOOLS: [Tool; 3] = [Tool::Publish, Tool::Subscribe, Tool::Request];
 
-/// The command line with its long texts. Making these texts takes longer than the rest of a start. They are therefore made only
-/// for help.
+/// The command line with the help of the tools that parse their words themselves.
 fn with_help() -> clap::Command {
-    with_keys().mut_subcommands(|command| match tool_of(&command) {
-        Some(tool) => command.override_help(cli::help(tool)),
-        None => command,
-    })
+    with_long_texts(|command, tool| command.override_help(cli::help(tool)))
 }
 
-/// The whole command line, with the flags of the tools that parse their words themselves.
+/// The whole command line, with the flags of these tools.
 pub(crate) fn described() -> clap::Command {
-    with_keys().mut_subcommands(|command| match tool_of(&command) {
-        Some(tool) => cli::command(tool),
-        None => command,
-    })
+    with_long_texts(|_, tool| cli::command(tool))
 }
 
-fn tool_of(command: &clap::Command) -> Option<Tool> {
-    TOOLS.into_iter().find(|tool| tool.name() == command.get_name())
-}
-
-/// The command line with the help about keys, which two commands have.
-fn with_keys() -> clap::Command {
+/// The command line with the keys of the configuration in the help of two commands, and with these commands of the tools. Making
+/// the texts takes longer than the rest of a start. They are therefore made only for somebody who reads them.
+fn with_long_texts(of_tool: fn(clap::Command, Tool) -> clap::Command) -> clap::Command {
     let keys = format!("Keys of the configuration file (docs/CONFIGURATION.md):\n{}", config::help());
     Arguments::command().mut_subcommands(|command| match command.get_name() {
         "serve" | "check" => command.after_long_help(keys.clone()),
-        _ => command,
+        name => match TOOLS.into_iter().find(|tool| tool.name() == name) {
+            Some(tool) => of_tool(command, tool),
+            None => command,
+        },
     })
 }
 
