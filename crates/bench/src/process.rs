@@ -1,7 +1,8 @@
 //! CPU time and memory of a server's process, read from outside.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -124,9 +125,8 @@ impl Process {
     }
 
     fn with_socket(tables: [&str; 2], state: &str, port: u16) -> Option<Self> {
-        // The kernel walks through all its connections for a table, so the second one is read only if it is needed.
         tables.iter().find_map(|table| {
-            let sockets = sockets_in(&fs::read_to_string(table).ok()?, state, port);
+            let sockets = sockets_in(BufReader::new(File::open(table).ok()?), state, port);
             if sockets.is_empty() {
                 return None;
             }
@@ -226,14 +226,19 @@ impl From<Pid> for Process {
 }
 
 /// The names under `/proc/PID/fd` of the sockets in this state on `port`.
-fn sockets_in(table: &str, state: &str, port: u16) -> Vec<String> {
+///
+/// TCP sockets that listen come before all connections of the machine, which are not read.
+fn sockets_in(table: impl BufRead, state: &str, port: u16) -> Vec<String> {
     let local_port = format!(":{port:04X}");
-    // The table has a line for each connection of the machine.
-    let lines = table.lines().skip(1).filter(|line| line.contains(&local_port));
+    let lines = table.lines().map_while(Result::ok).skip(1);
+    let lines = lines.take_while(|line| state != LISTEN || line.split_whitespace().nth(3) == Some(LISTEN));
     lines
-        .map(|line| line.split_whitespace().collect::<Vec<_>>())
-        .filter(|fields| fields.len() > 9 && fields[1].ends_with(&local_port) && fields[3] == state)
-        .map(|fields| format!("socket:[{}]", fields[9]))
+        .filter(|line| line.contains(&local_port))
+        .filter_map(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let is_one = fields.len() > 9 && fields[1].ends_with(&local_port) && fields[3] == state;
+            is_one.then(|| format!("socket:[{}]", fields[9]))
+        })
         .collect()
 }
 
@@ -250,10 +255,18 @@ mod tests {
     #[test]
     fn listening_sockets_are_found_by_port_and_state() {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
-            0: 0100007F:075B 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 111 1\n\
-            1: 0100007F:075B 0100007F:9000 01 00000000:00000000 00:00000000 00000000     0        0 222 1\n\
-            2: 0100007F:075C 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 333 1\n";
-        assert_eq!(sockets_in(table, LISTEN, 1883), ["socket:[111]"]);
+            0: 0100007F:075C 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 111 1\n\
+            1: 0100007F:075B 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 222 1\n\
+            2: 0100007F:075B 0100007F:9000 01 00000000:00000000 00:00000000 00000000     0        0 333 1\n";
+        assert_eq!(sockets_in(table.as_bytes(), LISTEN, 1883), ["socket:[222]"]);
+    }
+
+    #[test]
+    fn datagram_sockets_are_found_behind_those_with_a_peer() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
+            0: 0100007F:075B 0100007F:9000 01 00000000:00000000 00:00000000 00000000     0        0 111 1\n\
+            1: 0100007F:075B 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 222 1\n";
+        assert_eq!(sockets_in(table.as_bytes(), UNCONNECTED, 1883), ["socket:[222]"]);
     }
 
     #[test]

@@ -130,7 +130,10 @@ impl Place {
 /// Reads the frames of one segment, with few calls.
 #[derive(Default)]
 pub(crate) struct FrameReader {
+    /// A buffer of at least a window, once something was read.
     window: Vec<u8>,
+    /// Number of bytes at the beginning of the buffer that were read from the file.
+    filled: usize,
     /// Offset of the window in the segment.
     start: u32,
     /// The length of all payloads whose checksum was wrong though their header's was right, in bytes.
@@ -140,7 +143,7 @@ pub(crate) struct FrameReader {
 impl FrameReader {
     /// Forgets what was read: another segment is read next, or this one has changed.
     pub(crate) fn reset(&mut self) {
-        self.window.clear();
+        self.filled = 0;
         self.rejected_bytes = 0;
     }
 
@@ -204,21 +207,21 @@ impl FrameReader {
 
     /// Returns `count` bytes from `offset` on; fewer at the end of the file.
     fn bytes(&mut self, file: &dyn File, offset: u32, count: u32) -> io::Result<&[u8]> {
-        let has = |window: &[u8], start: u32| {
-            offset >= start && u64::from(offset) + u64::from(count) <= u64::from(start) + window.len() as u64
-        };
-        if !has(&self.window, self.start) {
+        let is_there = offset >= self.start
+            && u64::from(offset) + u64::from(count) <= u64::from(self.start) + self.filled as u64;
+        if !is_there {
             if self.window.capacity() > TRUSTED_BYTES as usize * 2 {
                 self.window = Vec::new();
             }
-            self.window.resize(count.max(WINDOW_BYTES) as usize, 0);
-            let read = file.read_at(u64::from(offset), &mut self.window);
-            self.window.truncate(*read.as_ref().unwrap_or(&0));
-            self.start = offset;
-            read?;
+            let wanted = count.max(WINDOW_BYTES) as usize;
+            if self.window.len() < wanted {
+                self.window.resize(wanted, 0);
+            }
+            (self.start, self.filled) = (offset, 0);
+            self.filled = file.read_at(u64::from(offset), &mut self.window[..wanted])?;
         }
         let from = (offset - self.start) as usize;
-        let upto = (from + count as usize).min(self.window.len());
+        let upto = (from + count as usize).min(self.filled);
         Ok(&self.window[from.min(upto)..upto])
     }
 }

@@ -47,10 +47,10 @@ struct Disk {
 
 #[derive(Default, Clone)]
 struct Contents {
-    /// Bytes as they are read.
-    bytes: Vec<u8>,
+    /// Bytes as they are read. Copies of a directory share them until they are written to.
+    bytes: Arc<Vec<u8>>,
     /// Bytes on the disk after the last sync.
-    durable: Vec<u8>,
+    durable: Arc<Vec<u8>>,
     /// Offsets and bytes of the writes since then.
     writes: Vec<(usize, Vec<u8>)>,
 }
@@ -157,13 +157,14 @@ impl Simulated {
     #[must_use]
     pub fn contents(&self, name: &str) -> Option<Vec<u8>> {
         let disk = self.disk();
-        Some(disk.files[*disk.names.get(name)?].bytes.clone())
+        Some(disk.files[*disk.names.get(name)?].bytes.to_vec())
     }
 
     /// Makes a file on the disk be this.
     pub fn set_contents(&self, name: &str, bytes: Vec<u8>) {
         let mut disk = self.disk();
         let id = disk.files.len();
+        let bytes = Arc::new(bytes);
         disk.files.push(Contents { durable: bytes.clone(), bytes, writes: Vec::new() });
         disk.names.insert(name.to_owned(), id);
         disk.earlier_names = vec![disk.names.clone()];
@@ -175,7 +176,7 @@ impl Simulated {
         let Some(id) = disk.names.get(name).copied() else { return };
         let Contents { bytes, durable, .. } = &mut disk.files[id];
         for copy in [bytes, durable] {
-            if let Some(byte) = copy.get_mut(bit / 8) {
+            if let Some(byte) = Arc::make_mut(copy).get_mut(bit / 8) {
                 *byte ^= 1 << (bit % 8);
             }
         }
@@ -332,7 +333,7 @@ impl File for SimulatedFile {
         disk.grow(self.id, index(bytes))?;
         let contents = &mut disk.files[self.id];
         if contents.bytes.len() < index(bytes) {
-            contents.bytes.resize(index(bytes), 0);
+            Arc::make_mut(&mut contents.bytes).resize(index(bytes), 0);
         }
         Ok(true)
     }
@@ -365,17 +366,17 @@ impl Disk {
 
 impl Contents {
     fn write(&mut self, offset: usize, bytes: &[u8]) {
-        put(&mut self.bytes, offset, bytes);
+        put(Arc::make_mut(&mut self.bytes), offset, bytes);
         self.writes.push((offset, bytes.to_vec()));
     }
 
     /// Puts the writes since the last successful sync on the disk. Writes that a failed sync has omitted are lost.
     fn sync(&mut self) {
         for (offset, bytes) in std::mem::take(&mut self.writes) {
-            put(&mut self.durable, offset, &bytes);
+            put(Arc::make_mut(&mut self.durable), offset, &bytes);
         }
         if self.durable.len() < self.bytes.len() {
-            self.durable.resize(self.bytes.len(), 0);
+            Arc::make_mut(&mut self.durable).resize(self.bytes.len(), 0);
         }
     }
 
@@ -385,11 +386,11 @@ impl Contents {
         for (offset, bytes) in std::mem::take(&mut self.writes) {
             for (number, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {
                 if comes_through() {
-                    put(&mut self.durable, offset + number * SECTOR_BYTES, sector);
+                    put(Arc::make_mut(&mut self.durable), offset + number * SECTOR_BYTES, sector);
                 }
             }
         }
-        self.bytes.clone_from(&self.durable);
+        self.bytes = self.durable.clone();
     }
 }
 
