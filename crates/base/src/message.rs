@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use topic::{TopicError, TopicName};
-use wire::{MessageProperties, Publish, PublishTopic, Qos, Will};
+use wire::{MessageProperties, Publish, Qos, Will};
 
 use crate::{Budget, Charge, Now, Purpose, SpanMark};
 
@@ -232,11 +232,7 @@ impl Message {
             // After the clock was set back, the interval is still not longer than the original one.
             self.expiry_secs.map_or(left_secs, |secs| left_secs.min(secs))
         });
-        Publish {
-            topic: PublishTopic::Name(self.topic()),
-            properties,
-            ..Publish::new(self.topic(), self.payload())
-        }
+        Publish { properties, ..Publish::new(self.topic(), self.payload()) }
     }
 
     /// The message with an expiry that begins now: a will does not age before its publication (MQTT 5.0, 3.1.3.2.4).

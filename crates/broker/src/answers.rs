@@ -199,7 +199,7 @@ impl Shard {
         let Some(client) = self.clients.get(id) else { return };
         // Whoever has been sent a message of QoS 2 before finishes its exchange.
         let is_begun = deliver.dup && deliver.qos == Qos::ExactlyOnce;
-        if !is_begun && !self.may_receive(client, deliver.message.topic()) {
+        if !is_begun && !self.may_receive(client, &deliver.message) {
             // The ledger records that the message was refused.
             let at = CopiesAt::Coming { is_ours: false, waiting: None };
             self.fates.decided((id, Some(client)), at, Fate::MayNotRead, to.now);

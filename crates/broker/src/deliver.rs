@@ -299,19 +299,15 @@ impl Shard {
     pub(crate) fn pull(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
         let now = to.now;
         while self.send_deferred(id, to) {
-            let Some(client) = self.clients.get_mut(id) else { return };
-            let Some(first) = client.session.first_waiting() else { break };
-            if first.message.is_expired(now) {
-                self.forget_waiting(id, false, to);
-                continue;
-            }
-            if !self.may_receive_first(id) {
-                self.forget_waiting(id, true, to);
-                continue;
-            }
             let Some(client) = self.clients.get(id) else { return };
             let Some(first) = client.session.first_waiting() else { break };
             let bytes = first.message.size_bytes();
+            let is_expired = first.message.is_expired(now);
+            let is_denied = !is_expired && !self.may_receive(client, &first.message);
+            if is_expired || is_denied {
+                self.forget_waiting(id, is_denied, to);
+                continue;
+            }
             if !self.has_room_for_stored(id, bytes, to) {
                 break;
             }
@@ -355,13 +351,6 @@ impl Shard {
         room == Room::Open
     }
 
-    /// Whether the first message that waits behind a window may be received still.
-    fn may_receive_first(&self, id: ConnectionId) -> bool {
-        let client = self.clients.get(id);
-        let first = client.and_then(|client| Some((client, client.session.first_waiting()?)));
-        first.is_none_or(|(client, first)| self.may_receive(client, first.message.topic()))
-    }
-
     /// The first message that waits has expired, or its client may not receive it any more.
     fn forget_waiting(&mut self, id: ConnectionId, is_denied: bool, to: &mut Outside<'_, impl Effects>) {
         let Some(client) = self.clients.get_mut(id) else { return };
@@ -396,10 +385,10 @@ impl Shard {
         };
         let bytes_max = client.session.packet_bytes_max();
         let identifiers = as_identifiers(&waiting.identifiers);
-        let whole = waiting.message.topic();
+        let mut publish = waiting.message.publish(now);
+        let whole = publish.topic.name().expect("the packet of a message has no alias yet");
         let cut = client.mount.as_ref().map_or(0, |mount| mount.cut(whole.as_str().as_bytes()));
         let topic = shortened(whole, cut);
-        let mut publish = waiting.message.publish(now);
         publish.topic = PublishTopic::Name(topic);
         publish.delivery = delivery;
         publish.retain = waiting.retain;
@@ -448,7 +437,7 @@ impl Shard {
         // The ledger has put the others into the session's queue, as it knew the subscription.
         let lasts = client.queue().is_some();
         let is_once = |message: &Arc<Message>| lasts || message.qos().min(interest.qos()) == Qos::AtMostOnce;
-        let may_receive = |message: &Arc<Message>| self.may_receive(client, message.topic());
+        let may_receive = |message: &Arc<Message>| self.may_receive(client, message);
         let wanted = messages.filter(is_foreign).filter(may_receive);
         let (once, more): (Vec<_>, Vec<_>) = wanted.partition(is_once);
         more.into_iter().for_each(|message| self.bring(connection, message, interest, now));

@@ -4,9 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use auth::{Action, Limits, QueueLimits, Realms};
-use base::{ConnectionId, Principal, Subscriber};
+use base::{ConnectionId, Message, Principal, Subscriber};
 use session::{Bound, Incoming, Settings};
-use topic::{TopicFilter, TopicName};
+use topic::TopicFilter;
 use wire::Qos;
 
 use crate::client::Client;
@@ -44,10 +44,10 @@ impl Shard {
         self.guard.has_rules().then(|| self.guard.current())
     }
 
-    /// Whether a client may receive a topic. Costs one load without rules, otherwise a walk over the topic.
-    pub(crate) fn may_receive(&self, client: &Client, topic: TopicName<'_>) -> bool {
+    /// Whether a client may receive a message. Costs one load without rules, otherwise a walk over its topic.
+    pub(crate) fn may_receive(&self, client: &Client, message: &Message) -> bool {
         let (Some(realms), Some(subscriber)) = (self.rules(), &client.subscriber) else { return true };
-        realms.allow(subscriber, topic, Action::Receive)
+        realms.allow(subscriber, message.topic(), Action::Receive)
     }
 
     /// The limits of a client by the rules of this moment, if it has some.

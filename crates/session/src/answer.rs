@@ -42,14 +42,13 @@ impl<T> Session<T> {
                 }
             }
             Ticket::PubComp(packet_id) => {
-                let inbound = self.inbound.as_mut();
-                if let Some(packet) = inbound.and_then(|inbound| inbound.complete_release(packet_id)) {
-                    self.write(&packet.into(), into);
+                if let Some(inbound) = &mut self.inbound {
+                    inbound.complete_release(packet_id, into);
                 }
             }
             Ticket::PubRel(packet_id) => {
                 if let Some(sending) = &mut self.sending {
-                    sending.outbound.complete_release(packet_id, version, into);
+                    sending.outbound.complete_release(packet_id, into);
                 }
             }
         }

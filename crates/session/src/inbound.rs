@@ -6,8 +6,8 @@ use std::collections::hash_map::Entry;
 
 use base::Ticket;
 use wire::{
-    Delivery, PacketId, PubAck, PubAckReason, PubComp, PubRec, PubRelReason, ReasonCode, Version,
-    brief_puback, brief_pubrec,
+    Delivery, PacketId, PubAck, PubAckReason, PubRec, ReasonCode, Version, brief_puback, brief_pubcomp,
+    brief_pubrec,
 };
 
 use crate::Request;
@@ -250,16 +250,16 @@ impl Inbound {
         }
     }
 
-    /// Ends an exchange with PUBCOMP, and frees its identifier. `None` if no PUBREL had arrived.
-    pub(crate) fn complete_release(&mut self, packet_id: PacketId) -> Option<PubComp<'static>> {
-        let Entry::Occupied(open) = self.open.entry(packet_id) else { return None };
+    /// Ends an exchange with PUBCOMP, and frees its identifier. Does nothing if no PUBREL had arrived.
+    pub(crate) fn complete_release(&mut self, packet_id: PacketId, into: &mut Vec<u8>) {
+        let Entry::Occupied(open) = self.open.entry(packet_id) else { return };
         if open.get().stage != Stage::Releasing {
-            return None;
+            return;
         }
         self.counted -= usize::from(open.remove().counts);
         self.releasing -= 1;
         self.give_back();
-        Some(PubComp::new(packet_id, PubRelReason::Success))
+        into.extend_from_slice(&brief_pubcomp(packet_id));
     }
 
     /// Memory of the exchanges of QoS 2, in bytes.

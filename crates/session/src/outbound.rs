@@ -5,7 +5,7 @@
 
 use std::collections::hash_map::Entry;
 
-use wire::{Delivery, PacketId, PubRel, PubRelReason, Qos, Version};
+use wire::{Delivery, PacketId, PubRel, PubRelReason, Qos, brief_pubrel};
 
 use crate::ids::{PacketIdMap, after};
 use crate::in_order::InOrder;
@@ -162,7 +162,7 @@ impl<B> Outbound<B> {
     }
 
     /// Lets PUBREL leave for a message with a PUBREC. PUBRELs leave in the order of the PUBRECs [MQTT-4.6.0-4].
-    pub(crate) fn complete_release(&mut self, packet_id: PacketId, version: Version, into: &mut Vec<u8>) {
+    pub(crate) fn complete_release(&mut self, packet_id: PacketId, into: &mut Vec<u8>) {
         if !self.releases.complete(packet_id, ()) {
             return;
         }
@@ -170,8 +170,7 @@ impl<B> Outbound<B> {
             if let Some(exchange) = self.open.get_mut(&packet_id) {
                 exchange.stage = Stage::Released;
             }
-            // A vector has room for all of it.
-            let _ = PubRel::new(packet_id, PubRelReason::Success).encode(version, into);
+            into.extend_from_slice(&brief_pubrel(packet_id));
         }
     }
 }

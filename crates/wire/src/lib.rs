@@ -47,8 +47,8 @@ pub use repeated::{
 };
 pub use rule::{Answer, Violation};
 pub use run::{
-    Run, RunPayloads, brief_acknowledgement, brief_puback, brief_pubrec, numbered_packets, numbered_run,
-    publish_run, renumber, set_packet_id,
+    Run, RunPayloads, brief_acknowledgement, brief_puback, brief_pubcomp, brief_pubrec, brief_pubrel,
+    numbered_packets, numbered_run, publish_run, renumber, set_packet_id,
 };
 pub use shown::{Shown, is_hidden};
 pub use sink::{Counter, EncodeError, Forbidden, Full, Sink, SliceSink};

@@ -279,6 +279,40 @@ pub fn brief_pubrec(packet_id: PacketId) -> [u8; 4] {
     [0x50, 2, high, low]
 }
 
+/// Encodes a PUBREL of four bytes that means Success in every version. [`brief_acknowledgement`] reads it.
+///
+/// ```
+/// use pondhawk_wire::{PacketId, PubRel, PubRelReason, Version, brief_pubrel};
+///
+/// let packet_id = PacketId::new(7).unwrap();
+/// let mut bytes = Vec::new();
+/// PubRel::new(packet_id, PubRelReason::Success).encode(Version::V5, &mut bytes).unwrap();
+/// assert_eq!(bytes, brief_pubrel(packet_id));
+/// ```
+#[inline]
+#[must_use]
+pub fn brief_pubrel(packet_id: PacketId) -> [u8; 4] {
+    let [high, low] = packet_id.value().to_be_bytes();
+    [0x62, 2, high, low]
+}
+
+/// Encodes a PUBCOMP of four bytes that means Success in every version. [`brief_acknowledgement`] reads it.
+///
+/// ```
+/// use pondhawk_wire::{PacketId, PubComp, PubRelReason, Version, brief_pubcomp};
+///
+/// let packet_id = PacketId::new(7).unwrap();
+/// let mut bytes = Vec::new();
+/// PubComp::new(packet_id, PubRelReason::Success).encode(Version::V5, &mut bytes).unwrap();
+/// assert_eq!(bytes, brief_pubcomp(packet_id));
+/// ```
+#[inline]
+#[must_use]
+pub fn brief_pubcomp(packet_id: PacketId) -> [u8; 4] {
+    let [high, low] = packet_id.value().to_be_bytes();
+    [0x70, 2, high, low]
+}
+
 /// Returns the body of the packet at the start of `bytes`, if the packet is complete and begins like the run.
 #[inline]
 fn like(bytes: &[u8], first_byte: u8, prefix: &[u8]) -> Option<Body> {

@@ -132,15 +132,16 @@ impl<T> Client<T> {
         packet_id: PacketId,
         into: &mut Vec<u8>,
     ) -> Result<Event<'p, T>, Violation> {
+        let Some(link) = &self.link else { return Ok(Event::None) };
         let released = self.inbound.release(packet_id);
-        let packet = match released {
-            Release::New => self.inbound.complete_release(packet_id),
-            Release::Unknown => Some(PubComp::new(packet_id, PubRelReason::PacketIdentifierNotFound)),
-            Release::Repeated => None,
+        match released {
+            Release::New => self.inbound.complete_release(packet_id, into),
+            Release::Unknown => {
+                let packet = PubComp::new(packet_id, PubRelReason::PacketIdentifierNotFound);
+                link.receiver().write(&packet.into(), into);
+            }
+            Release::Repeated => {}
             Release::TooEarly => return Err(self.wrong("PUBREL before PUBREC")),
-        };
-        if let (Some(link), Some(packet)) = (&self.link, packet) {
-            link.receiver().write(&packet.into(), into);
         }
         Ok(if released == Release::New { Event::Released { packet_id } } else { Event::None })
     }
@@ -157,9 +158,8 @@ impl<T> Client<T> {
         let pubrel = |reason| PubRel::new(packet_id, reason);
         match acknowledged {
             Acknowledged::Received => {
-                let version = link.version;
                 self.received(packet_id, reason);
-                self.outbound.complete_release(packet_id, version, into);
+                self.outbound.complete_release(packet_id, into);
                 Ok(Event::Received { packet_id, reason })
             }
             Acknowledged::Again => {
