@@ -227,7 +227,7 @@ impl From<Pid> for Process {
 
 /// The names under `/proc/PID/fd` of the sockets in this state on `port`.
 ///
-/// TCP sockets that listen come before all connections of the machine, which are not read.
+/// Linux lists TCP sockets that listen before the connections of the machine, which may be many: reading ends where these begin.
 fn sockets_in(table: impl BufRead, state: &str, port: u16) -> Vec<String> {
     let local_port = format!(":{port:04X}");
     let lines = table.lines().map_while(Result::ok).skip(1);
@@ -236,8 +236,8 @@ fn sockets_in(table: impl BufRead, state: &str, port: u16) -> Vec<String> {
         .filter(|line| line.contains(&local_port))
         .filter_map(|line| {
             let fields: Vec<&str> = line.split_whitespace().collect();
-            let is_one = fields.len() > 9 && fields[1].ends_with(&local_port) && fields[3] == state;
-            is_one.then(|| format!("socket:[{}]", fields[9]))
+            let is_wanted = fields.len() > 9 && fields[1].ends_with(&local_port) && fields[3] == state;
+            is_wanted.then(|| format!("socket:[{}]", fields[9]))
         })
         .collect()
 }
@@ -257,7 +257,9 @@ mod tests {
         let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n\
             0: 0100007F:075C 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 111 1\n\
             1: 0100007F:075B 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 222 1\n\
-            2: 0100007F:075B 0100007F:9000 01 00000000:00000000 00:00000000 00000000     0        0 333 1\n";
+            2: 0100007F:075B 0100007F:9000 01 00000000:00000000 00:00000000 00000000     0        0 333 1\n\
+            3: 0100007F:075B 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 444 1\n";
+        // The last line shows that reading has ended: Linux writes no such table.
         assert_eq!(sockets_in(table.as_bytes(), LISTEN, 1883), ["socket:[222]"]);
     }
 

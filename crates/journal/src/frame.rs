@@ -131,8 +131,8 @@ impl Place {
 #[derive(Default)]
 pub(crate) struct FrameReader {
     /// A buffer of at least a window, once something was read.
-    window: Vec<u8>,
-    /// Number of bytes at the beginning of the buffer that were read from the file.
+    buffer: Vec<u8>,
+    /// Number of bytes at the beginning of the buffer that were read from the file: the window.
     filled: usize,
     /// Offset of the window in the segment.
     start: u32,
@@ -210,19 +210,19 @@ impl FrameReader {
         let is_there = offset >= self.start
             && u64::from(offset) + u64::from(count) <= u64::from(self.start) + self.filled as u64;
         if !is_there {
-            if self.window.capacity() > TRUSTED_BYTES as usize * 2 {
-                self.window = Vec::new();
+            if self.buffer.capacity() > TRUSTED_BYTES as usize * 2 {
+                self.buffer = Vec::new();
             }
             let wanted = count.max(WINDOW_BYTES) as usize;
-            if self.window.len() < wanted {
-                self.window.resize(wanted, 0);
+            if self.buffer.len() < wanted {
+                self.buffer.resize(wanted, 0);
             }
             (self.start, self.filled) = (offset, 0);
-            self.filled = file.read_at(u64::from(offset), &mut self.window[..wanted])?;
+            self.filled = file.read_at(u64::from(offset), &mut self.buffer[..wanted])?;
         }
         let from = (offset - self.start) as usize;
         let upto = (from + count as usize).min(self.filled);
-        Ok(&self.window[from.min(upto)..upto])
+        Ok(&self.buffer[from.min(upto)..upto])
     }
 }
 

@@ -47,7 +47,8 @@ struct Disk {
 
 #[derive(Default, Clone)]
 struct Contents {
-    /// Bytes as they are read. Copies of a directory share them until they are written to.
+    /// Bytes as they are read. Copies of a directory share them until one of them is written to. After a loss of power,
+    /// `durable` is the same too.
     bytes: Arc<Vec<u8>>,
     /// Bytes on the disk after the last sync.
     durable: Arc<Vec<u8>>,

@@ -251,9 +251,11 @@ pub fn brief_acknowledgement(bytes: &[u8]) -> Option<(PacketType, PacketId)> {
 /// use pondhawk_wire::{PacketId, PubAck, PubAckReason, Version, brief_puback};
 ///
 /// let packet_id = PacketId::new(7).unwrap();
-/// let mut bytes = Vec::new();
-/// PubAck::new(packet_id, PubAckReason::Success).encode(Version::V5, &mut bytes).unwrap();
-/// assert_eq!(bytes, brief_puback(packet_id));
+/// for version in [Version::V3_1, Version::V3_1_1, Version::V5] {
+///     let mut bytes = Vec::new();
+///     PubAck::new(packet_id, PubAckReason::Success).encode(version, &mut bytes).unwrap();
+///     assert_eq!(bytes, brief_puback(packet_id));
+/// }
 /// ```
 #[inline]
 #[must_use]
@@ -268,9 +270,11 @@ pub fn brief_puback(packet_id: PacketId) -> [u8; 4] {
 /// use pondhawk_wire::{PacketId, PubAckReason, PubRec, Version, brief_pubrec};
 ///
 /// let packet_id = PacketId::new(7).unwrap();
-/// let mut bytes = Vec::new();
-/// PubRec::new(packet_id, PubAckReason::Success).encode(Version::V5, &mut bytes).unwrap();
-/// assert_eq!(bytes, brief_pubrec(packet_id));
+/// for version in [Version::V3_1, Version::V3_1_1, Version::V5] {
+///     let mut bytes = Vec::new();
+///     PubRec::new(packet_id, PubAckReason::Success).encode(version, &mut bytes).unwrap();
+///     assert_eq!(bytes, brief_pubrec(packet_id));
+/// }
 /// ```
 #[inline]
 #[must_use]
@@ -285,9 +289,11 @@ pub fn brief_pubrec(packet_id: PacketId) -> [u8; 4] {
 /// use pondhawk_wire::{PacketId, PubRel, PubRelReason, Version, brief_pubrel};
 ///
 /// let packet_id = PacketId::new(7).unwrap();
-/// let mut bytes = Vec::new();
-/// PubRel::new(packet_id, PubRelReason::Success).encode(Version::V5, &mut bytes).unwrap();
-/// assert_eq!(bytes, brief_pubrel(packet_id));
+/// for version in [Version::V3_1, Version::V3_1_1, Version::V5] {
+///     let mut bytes = Vec::new();
+///     PubRel::new(packet_id, PubRelReason::Success).encode(version, &mut bytes).unwrap();
+///     assert_eq!(bytes, brief_pubrel(packet_id));
+/// }
 /// ```
 #[inline]
 #[must_use]
@@ -302,9 +308,11 @@ pub fn brief_pubrel(packet_id: PacketId) -> [u8; 4] {
 /// use pondhawk_wire::{PacketId, PubComp, PubRelReason, Version, brief_pubcomp};
 ///
 /// let packet_id = PacketId::new(7).unwrap();
-/// let mut bytes = Vec::new();
-/// PubComp::new(packet_id, PubRelReason::Success).encode(Version::V5, &mut bytes).unwrap();
-/// assert_eq!(bytes, brief_pubcomp(packet_id));
+/// for version in [Version::V3_1, Version::V3_1_1, Version::V5] {
+///     let mut bytes = Vec::new();
+///     PubComp::new(packet_id, PubRelReason::Success).encode(version, &mut bytes).unwrap();
+///     assert_eq!(bytes, brief_pubcomp(packet_id));
+/// }
 /// ```
 #[inline]
 #[must_use]
