@@ -9,8 +9,8 @@
 //! At a quiet point the load has stopped, and each client clears up the doubts that a lost connection has left. The
 //! broker's gauges, account of memory and descriptors are then compared with the knowledge of the clients, twice.
 //! At first all clients are connected. Then messages wait for some absent clients or, at one in four quiet points,
-//! no clients and no state are left. Resident memory at the last quiet points of a broker's life must not be far above that at
-//! the first ones.
+//! no clients and no state are left. Resident memory is a line through all quiet points of a broker's life, which
+//! must not rise.
 //!
 //! usage: `soak [--minutes N] [--seed S] [--share PERCENT]`. The seed determines the actions of clients and their
 //! order. The machine determines their timing.

@@ -3,7 +3,7 @@
 use base::{Now, Ticket};
 use wire::{
     Answer, ConnAck, ConnectRefusal, Disconnect, DisconnectReason, Packet, ReasonCode, UserProperties, Utf8,
-    Version, Violation,
+    Version, Violation, brief_pubcomp,
 };
 
 use crate::Session;
@@ -42,8 +42,11 @@ impl<T> Session<T> {
                 }
             }
             Ticket::PubComp(packet_id) => {
-                if let Some(inbound) = &mut self.inbound {
-                    inbound.complete_release(packet_id, into);
+                if let Some(inbound) = &mut self.inbound
+                    && inbound.complete_release(packet_id)
+                {
+                    // Every client that is connected takes it: its CONNACK was not shorter.
+                    into.extend_from_slice(&brief_pubcomp(packet_id));
                 }
             }
             Ticket::PubRel(packet_id) => {

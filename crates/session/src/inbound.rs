@@ -6,8 +6,7 @@ use std::collections::hash_map::Entry;
 
 use base::Ticket;
 use wire::{
-    Delivery, PacketId, PubAck, PubAckReason, PubRec, ReasonCode, Version, brief_puback, brief_pubcomp,
-    brief_pubrec,
+    Delivery, PacketId, PubAck, PubAckReason, PubRec, ReasonCode, Version, brief_puback, brief_pubrec,
 };
 
 use crate::Request;
@@ -250,16 +249,17 @@ impl Inbound {
         }
     }
 
-    /// Ends an exchange with PUBCOMP, and frees its identifier. Does nothing if no PUBREL had arrived.
-    pub(crate) fn complete_release(&mut self, packet_id: PacketId, into: &mut Vec<u8>) {
-        let Entry::Occupied(open) = self.open.entry(packet_id) else { return };
+    /// Ends an exchange whose PUBREL has arrived, and frees its identifier. Returns whether PUBCOMP is due.
+    #[must_use]
+    pub(crate) fn complete_release(&mut self, packet_id: PacketId) -> bool {
+        let Entry::Occupied(open) = self.open.entry(packet_id) else { return false };
         if open.get().stage != Stage::Releasing {
-            return;
+            return false;
         }
         self.counted -= usize::from(open.remove().counts);
         self.releasing -= 1;
         self.give_back();
-        into.extend_from_slice(&brief_pubcomp(packet_id));
+        true
     }
 
     /// Memory of the exchanges of QoS 2, in bytes.

@@ -251,7 +251,7 @@ pub fn brief_acknowledgement(bytes: &[u8]) -> Option<(PacketType, PacketId)> {
 /// use pondhawk_wire::{PacketId, PubAck, PubAckReason, Version, brief_puback};
 ///
 /// let packet_id = PacketId::new(7).unwrap();
-/// for version in [Version::V3_1, Version::V3_1_1, Version::V5] {
+/// for version in Version::ALL {
 ///     let mut bytes = Vec::new();
 ///     PubAck::new(packet_id, PubAckReason::Success).encode(version, &mut bytes).unwrap();
 ///     assert_eq!(bytes, brief_puback(packet_id));
@@ -260,8 +260,7 @@ pub fn brief_acknowledgement(bytes: &[u8]) -> Option<(PacketType, PacketId)> {
 #[inline]
 #[must_use]
 pub fn brief_puback(packet_id: PacketId) -> [u8; 4] {
-    let [high, low] = packet_id.value().to_be_bytes();
-    [0x40, 2, high, low]
+    brief(0x40, packet_id)
 }
 
 /// Encodes a PUBREC of four bytes that means Success in every version. [`brief_acknowledgement`] reads it.
@@ -270,7 +269,7 @@ pub fn brief_puback(packet_id: PacketId) -> [u8; 4] {
 /// use pondhawk_wire::{PacketId, PubAckReason, PubRec, Version, brief_pubrec};
 ///
 /// let packet_id = PacketId::new(7).unwrap();
-/// for version in [Version::V3_1, Version::V3_1_1, Version::V5] {
+/// for version in Version::ALL {
 ///     let mut bytes = Vec::new();
 ///     PubRec::new(packet_id, PubAckReason::Success).encode(version, &mut bytes).unwrap();
 ///     assert_eq!(bytes, brief_pubrec(packet_id));
@@ -279,8 +278,7 @@ pub fn brief_puback(packet_id: PacketId) -> [u8; 4] {
 #[inline]
 #[must_use]
 pub fn brief_pubrec(packet_id: PacketId) -> [u8; 4] {
-    let [high, low] = packet_id.value().to_be_bytes();
-    [0x50, 2, high, low]
+    brief(0x50, packet_id)
 }
 
 /// Encodes a PUBREL of four bytes that means Success in every version. [`brief_acknowledgement`] reads it.
@@ -289,7 +287,7 @@ pub fn brief_pubrec(packet_id: PacketId) -> [u8; 4] {
 /// use pondhawk_wire::{PacketId, PubRel, PubRelReason, Version, brief_pubrel};
 ///
 /// let packet_id = PacketId::new(7).unwrap();
-/// for version in [Version::V3_1, Version::V3_1_1, Version::V5] {
+/// for version in Version::ALL {
 ///     let mut bytes = Vec::new();
 ///     PubRel::new(packet_id, PubRelReason::Success).encode(version, &mut bytes).unwrap();
 ///     assert_eq!(bytes, brief_pubrel(packet_id));
@@ -298,8 +296,7 @@ pub fn brief_pubrec(packet_id: PacketId) -> [u8; 4] {
 #[inline]
 #[must_use]
 pub fn brief_pubrel(packet_id: PacketId) -> [u8; 4] {
-    let [high, low] = packet_id.value().to_be_bytes();
-    [0x62, 2, high, low]
+    brief(0x62, packet_id)
 }
 
 /// Encodes a PUBCOMP of four bytes that means Success in every version. [`brief_acknowledgement`] reads it.
@@ -308,7 +305,7 @@ pub fn brief_pubrel(packet_id: PacketId) -> [u8; 4] {
 /// use pondhawk_wire::{PacketId, PubComp, PubRelReason, Version, brief_pubcomp};
 ///
 /// let packet_id = PacketId::new(7).unwrap();
-/// for version in [Version::V3_1, Version::V3_1_1, Version::V5] {
+/// for version in Version::ALL {
 ///     let mut bytes = Vec::new();
 ///     PubComp::new(packet_id, PubRelReason::Success).encode(version, &mut bytes).unwrap();
 ///     assert_eq!(bytes, brief_pubcomp(packet_id));
@@ -317,8 +314,14 @@ pub fn brief_pubrel(packet_id: PacketId) -> [u8; 4] {
 #[inline]
 #[must_use]
 pub fn brief_pubcomp(packet_id: PacketId) -> [u8; 4] {
+    brief(0x70, packet_id)
+}
+
+/// An acknowledgement without a reason, which begins with this byte.
+#[inline]
+fn brief(first_byte: u8, packet_id: PacketId) -> [u8; 4] {
     let [high, low] = packet_id.value().to_be_bytes();
-    [0x70, 2, high, low]
+    [first_byte, 2, high, low]
 }
 
 /// Returns the body of the packet at the start of `bytes`, if the packet is complete and begins like the run.

@@ -134,14 +134,14 @@ impl<T> Client<T> {
     ) -> Result<Event<'p, T>, Violation> {
         let Some(link) = &self.link else { return Ok(Event::None) };
         let released = self.inbound.release(packet_id);
-        match released {
-            Release::New => self.inbound.complete_release(packet_id, into),
-            Release::Unknown => {
-                let packet = PubComp::new(packet_id, PubRelReason::PacketIdentifierNotFound);
-                link.receiver().write(&packet.into(), into);
-            }
-            Release::Repeated => {}
+        let reason = match released {
+            Release::New => self.inbound.complete_release(packet_id).then_some(PubRelReason::Success),
+            Release::Unknown => Some(PubRelReason::PacketIdentifierNotFound),
+            Release::Repeated => None,
             Release::TooEarly => return Err(self.wrong("PUBREL before PUBREC")),
+        };
+        if let Some(reason) = reason {
+            link.receiver().write(&PubComp::new(packet_id, reason).into(), into);
         }
         Ok(if released == Release::New { Event::Released { packet_id } } else { Event::None })
     }
