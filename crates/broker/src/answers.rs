@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use base::{ConnectionId, Fate, Identity, Now, Subscriber, Ticket};
 use protocol::{Command, Deliver, Delivered, Origin};
-use session::Waiting;
-use wire::{DisconnectReason, PacketId, Qos, ReasonCode};
+use session::{Session, Waiting};
+use wire::{DisconnectReason, Packet, PacketId, Qos, ReasonCode};
 
+use crate::client::Tag;
 use crate::effects::Outside;
 use crate::fates::{CopiesAt, Unrouted};
-use crate::{Effects, Shard};
+use crate::{Effects, Room, Shard};
 
 /// Delay after which a connection before MQTT 5 ends when an operation that it waits for could not be stored, in
 /// milliseconds.
@@ -37,8 +38,8 @@ impl Shard {
         if let Some(what) = what {
             to.command(Command::Acknowledged { what, connection: id, reason });
         }
-        self.pull(id, to);
-        self.continue_walks(id, to);
+        // Other messages take its place at the end of the read.
+        self.reading.has_acknowledged = true;
     }
 
     /// PUBREC: what it says is recorded where it must last, then PUBREL goes out.
@@ -80,37 +81,24 @@ impl Shard {
         to: &mut Outside<'_, impl Effects>,
     ) {
         self.span_answered(id, Some(ticket), reason);
-        let Some(client) = self.clients.get_mut(id) else { return };
-        self.scratch.clear();
-        client.session.complete(ticket, reason, &mut self.scratch);
+        self.answer(id, to, |session, answers| session.complete(ticket, reason, answers));
         if matches!(ticket, Ticket::PubComp(_)) {
             self.note_inbound(id);
         }
-        self.send_answers(id, to);
     }
 
-    /// The same for what came in one piece: the answers leave together.
-    pub(crate) fn complete_all(
+    /// The same for the last messages of QoS 1, so many, which came in one piece.
+    pub(crate) fn complete_last(
         &mut self,
         id: ConnectionId,
-        tickets: impl Iterator<Item = Ticket>,
+        count: usize,
         reason: ReasonCode,
         to: &mut Outside<'_, impl Effects>,
     ) {
-        let Some(client) = self.clients.get_mut(id) else { return };
-        self.scratch.clear();
         let mut answers = 0;
-        let mut first = None;
-        for ticket in tickets {
-            first = first.or(Some(ticket));
-            let before = self.scratch.len();
-            client.session.complete(ticket, reason, &mut self.scratch);
-            answers += u64::from(self.scratch.len() > before);
-        }
-        // A message with spans travels alone.
-        self.span_answered(id, first, reason);
-        self.counters.packets_sent.add(answers.saturating_sub(1));
-        self.send_answers(id, to);
+        self.answer(id, to, |session, into| answers = session.complete_last(count, reason, into));
+        // One of them was counted as a packet.
+        self.counters.packets_sent.add((answers as u64).saturating_sub(1));
     }
 
     pub(crate) fn complete_some(
@@ -186,9 +174,7 @@ impl Shard {
     pub(crate) fn release(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
         let Some(client) = self.clients.get_mut(id) else { return };
         if std::mem::take(&mut client.is_held) {
-            self.scratch.clear();
-            client.session.release_answers(&mut self.scratch);
-            self.send_answers(id, to);
+            self.answer(id, to, Session::release_answers);
             self.unblock_answered(id, to);
         }
     }
@@ -267,18 +253,58 @@ impl Shard {
         packet_id: PacketId,
         to: &mut Outside<'_, impl Effects>,
     ) {
-        let Some(client) = self.clients.get_mut(id) else { return };
-        self.scratch.clear();
-        client.session.begin_release(packet_id, &mut self.scratch);
-        self.send_answers(id, to);
+        self.answer(id, to, |session, answers| session.begin_release(packet_id, answers));
     }
 
-    /// Sends the answers that stand in the scratch buffer.
-    pub(crate) fn send_answers(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
+    /// Has the session of a client write answers, and sends them. Those of the connection that is read leave together.
+    fn answer(
+        &mut self,
+        id: ConnectionId,
+        to: &mut Outside<'_, impl Effects>,
+        write: impl FnOnce(&mut Session<Tag>, &mut Vec<u8>),
+    ) {
+        let Some(client) = self.clients.get_mut(id) else { return };
+        if self.reading.is_of(id) {
+            let before = self.reading.answers.len();
+            write(&mut client.session, &mut self.reading.answers);
+            self.counters.packets_sent.add(u64::from(self.reading.answers.len() > before));
+        } else {
+            self.scratch.clear();
+            write(&mut client.session, &mut self.scratch);
+            self.send_scratch(id, to);
+        }
+    }
+
+    /// Sends a packet of our own making, in the connection's version.
+    pub(crate) fn send(&mut self, id: ConnectionId, packet: &Packet<'_>, to: &mut Outside<'_, impl Effects>) {
+        let Some(version) = self.clients.get(id).and_then(|client| client.session.version()) else { return };
+        self.scratch.clear();
+        if packet.encode(version, &mut self.scratch).is_ok() {
+            self.send_scratch(id, to);
+        }
+    }
+
+    /// Sends what stands in the scratch buffer, if anything does, behind the answers of the read.
+    pub(crate) fn send_scratch(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
+        self.send_answers_of_read(to);
         if !self.scratch.is_empty() {
             self.counters.packets_sent.add(1);
             to.send(id, &self.scratch);
             self.count_untaken(id, self.scratch.len(), to);
+        }
+    }
+
+    /// Notes what was sent to a client whose output was full already.
+    pub(crate) fn count_untaken(
+        &mut self,
+        id: ConnectionId,
+        bytes: usize,
+        to: &mut Outside<'_, impl Effects>,
+    ) {
+        if to.room(id, 0) == Room::Over
+            && let Some(client) = self.clients.get_mut(id)
+        {
+            client.make_aside().untaken_answer_bytes += bytes;
         }
     }
 

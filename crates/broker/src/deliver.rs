@@ -94,6 +94,7 @@ impl Shard {
     }
 
     /// How a target gets the message; `None` if it is gone, or is not to get this one.
+    #[inline]
     fn receiver(
         &mut self,
         source: Source<'_>,

@@ -215,6 +215,16 @@ impl<'a> Dispatch<'a> {
             return self.send_aliased(target, receiver, session, flush, to);
         }
         let is_wide = self.flush == Flush::Bulk;
+        // The common case: packets as they came, for few.
+        if !is_wide
+            && target.identifiers.is_empty()
+            && let Source::Run(run) = self.source
+            && let Some(bytes) = self.source.as_is(shape)
+            && bytes.len() <= bytes_max
+        {
+            self.made = Made { count: run.count, payload_bytes: run.payload_bytes, too_large: 0 };
+            return to.publish(connection, bytes, flush);
+        }
         if is_wide && self.is_large(shape) {
             return self.send_shared(target, receiver, flush, to);
         }

@@ -56,10 +56,7 @@ impl Shard {
         let is_connected = client.session.is_connected();
         self.scratch.clear();
         client.session.answer(violation, &mut self.scratch);
-        if !self.scratch.is_empty() {
-            self.counters.packets_sent.add(1);
-            to.send(id, &self.scratch);
-        }
+        self.send_scratch(id, to);
         match violation.reason {
             ReasonCode::UnsupportedProtocolVersion if !is_connected => {
                 self.count_refused_connect(id);
@@ -87,6 +84,7 @@ impl Shard {
 
     /// The end of a connection's session. Its socket is not our concern any more.
     pub(crate) fn end(&mut self, id: ConnectionId, ending: Ending<'_>, to: &mut Outside<'_, impl Effects>) {
+        self.send_answers_of_read(to);
         self.end_spans_of(id);
         let Some(mut client) = self.clients.remove(id) else { return };
         self.forget_memory(id, &client);

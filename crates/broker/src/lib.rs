@@ -30,6 +30,7 @@ mod pace;
 mod parties;
 mod pressure;
 mod publish;
+mod read;
 mod relief;
 mod requests;
 mod retained;

@@ -7,7 +7,7 @@ use wire::{Answer, ConnectRefusal, Decoded, Limits, Packet, ReasonCode, Version,
 
 use crate::effects::Outside;
 use crate::encode::Source;
-use crate::shard::Step;
+use crate::read::Step;
 use crate::{Effects, Shard};
 
 /// The beginning of all topics that a client uses: a topic name that ends with `/`, such as `house/`. The clients of a

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use auth::{Action, Permit};
 use base::{
-    Budget, ConnectionId, Dispatch, Lane, Level, Member, Message, Place, Purpose, ShardId, Subscriber, Ticket,
+    Budget, ConnectionId, Dispatch, Lane, Level, Member, Message, Place, Purpose, ShardId, Subscriber,
 };
 use index::{Generation, Target, Targets};
 use protocol::{Command, Publish};
 use session::Incoming;
-use wire::{Qos, ReasonCode, numbered_packets, numbered_run, publish_run};
+use wire::{Qos, ReasonCode, numbered_run, publish_run};
 
 use crate::client::Client;
 use crate::effects::Outside;
@@ -131,16 +131,18 @@ impl Shard {
         (bytes, len): (&[u8], usize),
         to: &mut Outside<'_, impl Effects>,
     ) -> usize {
-        if !self.begin_publication(id, publish) {
-            return self.take_in(id, publish, (bytes, len), to);
-        }
+        let has_spans = self.begin_publication(id, publish);
         // A message with spans travels alone.
-        let consumed = self.take_in(id, publish, (&bytes[..len], len), to);
-        self.end_publication();
+        let bytes = if has_spans { &bytes[..len] } else { bytes };
+        let consumed = self.take_in(id, publish, (bytes, len), to);
+        if has_spans {
+            self.end_publication();
+        }
         consumed
     }
 
     /// Takes in one message, or some that were read together.
+    #[inline(always)]
     fn take_in(
         &mut self,
         id: ConnectionId,
@@ -377,6 +379,7 @@ impl Shard {
     }
 
     /// The straight way, for packets that most receivers get byte for byte.
+    #[inline(always)]
     fn straight(
         &mut self,
         id: ConnectionId,
@@ -426,8 +429,9 @@ impl Shard {
         }
         let reason =
             if route.targets.is_empty() { ReasonCode::NoMatchingSubscribers } else { ReasonCode::Success };
-        let packet_ids = numbered_packets(packets.bytes, packets.version).map(|(_, packet_id, _)| packet_id);
-        self.complete_all(id, packet_ids.map(Ticket::PubAck), reason, to);
+        // A message with spans travels alone.
+        self.span_answered(id, publish.ticket(), reason);
+        self.complete_last(id, run.count, reason, to);
         run.len
     }
 

@@ -7,8 +7,8 @@ use auth::{Checked, Guard};
 use base::{Budget, ConnectionId, Level, Now, Purpose, ShardId, Tally};
 use index::Subscriptions;
 use protocol::{Command, Durability, Publish, Reply};
-use session::{Request, Session, Settings, Terms};
-use wire::{Decoded, DisconnectReason, Packet, ReasonCode, Violation, brief_acknowledgement, decode};
+use session::{Session, Settings, Terms};
+use wire::{DisconnectReason, ReasonCode};
 
 use crate::beginnings::{Beginnings, BehindLogins};
 use crate::client::{Client, Clients, NEVER};
@@ -20,8 +20,8 @@ use crate::fates::ShardFates;
 use crate::login::{Entries, Entry};
 use crate::mount::Mount;
 use crate::parties::OwnCounts;
-use crate::pressure::Blocker;
-use crate::pressure::{JUDGE_MS, Judge, Waiting};
+use crate::pressure::{Blocker, JUDGE_MS, Judge, Waiting};
+use crate::read::Reading;
 use crate::relief::Relief;
 use crate::requests::UNITS_PER_TURN;
 use crate::subscribe::Changes;
@@ -35,11 +35,6 @@ const UNTAKEN_ANSWER_BYTES_MAX: usize = 16 * 1024;
 
 /// Minimum memory of a connection, in the broker and in the kernel's view of this process, in bytes.
 pub(crate) const CONNECTION_BYTES: usize = 1_024;
-/// Maximum number of steps for one read. A read may bring 32,768 PINGREQ packets, and others wait meanwhile.
-const STEPS_PER_READ: u64 = 2_048;
-/// Steps that a CONNECT counts as, beside its own: with its login, its session and its end it costs far more than a
-/// short packet. A turn of 8,192 steps takes in 64 of them, so that a storm of logins does not delay others.
-const STEPS_OF_CONNECT: u64 = 127;
 /// Bytes of a message behind a window, beside the message.
 const WAITING_BYTES: usize = 64;
 
@@ -86,6 +81,7 @@ pub struct Shard {
     pub(crate) fates: ShardFates,
     /// Buffer in which packets are assembled before they are sent.
     pub(crate) scratch: Vec<u8>,
+    pub(crate) reading: Reading,
     pub(crate) rewritten: Vec<u8>,
     pub(crate) entries: Entries,
     /// A PUBLISH with its whole name, of a client behind a mount point.
@@ -125,16 +121,6 @@ pub enum Cause<'a> {
     Failed(io::ErrorKind),
     /// A layer below MQTT refuses what the peer has sent, for this reason: TLS, WebSocket, or the PROXY protocol.
     Rejected(&'a str),
-}
-
-/// The result of a look at the next packet.
-pub(crate) enum Step {
-    /// This number of bytes was processed.
-    Consumed(usize),
-    /// The rest has to wait: for more bytes, or for an answer of the ledger.
-    Wait,
-    /// The connection is over; nothing more is processed.
-    Ended,
 }
 
 /// The rules of a listener for its clients.
@@ -203,6 +189,7 @@ impl Shard {
             cursors: 0,
             fates,
             scratch: Vec::new(),
+            reading: Reading::default(),
             rewritten: Vec::new(),
             entries: Entries::default(),
             whole: Vec::new(),
@@ -242,36 +229,6 @@ impl Shard {
         self.clients.insert(id, client);
         self.relief.arm(now);
         self.arm(id, now);
-    }
-
-    /// Bytes were read: first those that were not consumed before. Returns how many are done with.
-    pub fn received(&mut self, id: ConnectionId, bytes: &[u8], now: Now, to: &mut impl Effects) -> usize {
-        let to = &mut Outside::new(now, to);
-        let (mut done, mut is_cut) = (0, false);
-        let steps_max = self.steps + STEPS_PER_READ;
-        while done < bytes.len() {
-            if self.steps >= steps_max {
-                let Some(client) = self.clients.get(id) else { return bytes.len() };
-                is_cut = !client.waits();
-                if is_cut && client.blocked.is_none() {
-                    // The rest comes in turn with other connections. A client that is blocked goes on when that ends.
-                    to.resume(id);
-                }
-                break;
-            }
-            self.steps += 1;
-            match self.step(id, &bytes[done..], to) {
-                Step::Consumed(count) => done += count,
-                Step::Wait => break,
-                Step::Ended => return bytes.len(),
-            }
-        }
-        // The rest of a read that was cut is no beginning of a packet that its client does not send to the end.
-        let beginning_bytes = if is_cut { 0 } else { bytes.len() - done };
-        if !self.note_beginning(id, beginning_bytes, done > 0, to) {
-            return bytes.len();
-        }
-        done
     }
 
     /// Number of steps that all connections have taken. A step takes in a packet, or several PUBLISH packets in a row, and
@@ -561,153 +518,6 @@ impl Shard {
         }
     }
 
-    fn step(&mut self, id: ConnectionId, bytes: &[u8], to: &mut Outside<'_, impl Effects>) -> Step {
-        let now = to.now;
-        let Some(client) = self.clients.get_mut(id) else { return Step::Ended };
-        if client.waits() {
-            return Step::Wait;
-        }
-        if client.is_early(bytes, now) {
-            self.hold_back(id, to);
-            return Step::Wait;
-        }
-        if client.is_in
-            && let Some((packet_type, packet_id)) = brief_acknowledgement(bytes)
-        {
-            self.counters.packets_received.add(1);
-            let request = client.session.handle_acknowledgement(packet_type, packet_id, now);
-            return self.carry_out_or_end(id, &request, (bytes, 4), to);
-        }
-        let limits = client.session.limits(&self.settings);
-        // Looked at where they are, packet and request: they are large, and nearly all of them are a PUBLISH.
-        let decoded = decode(bytes, client.session.version(), &limits);
-        let (packet, len) = match &decoded {
-            Ok(Decoded::Packet { packet, len }) => (packet, *len),
-            Ok(Decoded::Need { .. }) => return Step::Wait,
-            Err(violation) => {
-                self.violated(id, violation, to);
-                return Step::Ended;
-            }
-        };
-        self.counters.packets_received.add(1);
-        if matches!(packet, Packet::Connect(_)) {
-            self.counters.connects.add(1);
-            self.steps += STEPS_OF_CONNECT;
-        }
-        if client.mount.is_some() {
-            return self.step_mounted(id, packet, &bytes[..len], to);
-        }
-        let request = client.session.handle_packet(packet, &self.settings, now);
-        self.carry_out_or_end(id, &request, (bytes, len), to)
-    }
-
-    /// Takes in one packet.
-    pub(crate) fn handle(
-        &mut self,
-        id: ConnectionId,
-        packet: &Packet<'_>,
-        bytes: &[u8],
-        to: &mut Outside<'_, impl Effects>,
-    ) -> Step {
-        let Some(client) = self.clients.get_mut(id) else { return Step::Ended };
-        let request = client.session.handle_packet(packet, &self.settings, to.now);
-        self.carry_out_or_end(id, &request, (bytes, bytes.len()), to)
-    }
-
-    fn carry_out_or_end(
-        &mut self,
-        id: ConnectionId,
-        request: &Result<Request<'_>, Violation>,
-        packet: (&[u8], usize),
-        to: &mut Outside<'_, impl Effects>,
-    ) -> Step {
-        match request {
-            Ok(request) => self.carry_out(id, request, packet, to),
-            Err(violation) => {
-                self.violated(id, violation, to);
-                Step::Ended
-            }
-        }
-    }
-
-    /// Does what a packet asks for. `bytes` begins with that packet, which is `len` long.
-    fn carry_out(
-        &mut self,
-        id: ConnectionId,
-        request: &Request<'_>,
-        (bytes, len): (&[u8], usize),
-        to: &mut Outside<'_, impl Effects>,
-    ) -> Step {
-        match request {
-            Request::None => {}
-            Request::Authenticate(step) => {
-                self.authenticate(id, step, to);
-                if self.clients.get(id).is_none() {
-                    return Step::Ended;
-                }
-            }
-            Request::Publish(publish) => {
-                return Step::Consumed(self.publish(id, publish, (bytes, len), to));
-            }
-            Request::Connect(connect) => {
-                self.connect(id, connect, to);
-                if self.clients.get(id).is_none() {
-                    return Step::Ended;
-                }
-            }
-            Request::Subscribe(subscribe) => self.subscribe(id, subscribe, to),
-            Request::Unsubscribe(unsubscribe) => self.unsubscribe(id, unsubscribe, to),
-            Request::Answer(packet) => self.send(id, packet, to),
-            Request::Acknowledged { packet_id, reason } => {
-                self.acknowledged(id, *packet_id, *reason, to);
-            }
-            Request::Received { packet_id } => self.received_by_client(id, *packet_id, to),
-            Request::Released { packet_id } => self.released_by_client(id, *packet_id, to),
-            Request::Disconnect { reason, session_expiry_interval_secs } => {
-                if let Some(client) = self.clients.get_mut(id) {
-                    let aside = client.make_aside();
-                    // The limit is that of CONNECT, as CONNACK has told it.
-                    let most = aside.expiry_secs_max.unwrap_or(u32::MAX);
-                    aside.expiry_secs = session_expiry_interval_secs.map(|secs| secs.min(most));
-                }
-                let cause = match reason {
-                    DisconnectReason::NormalDisconnection => protocol::Cause::Normal,
-                    _ => protocol::Cause::WithWill,
-                };
-                let why = "the client disconnected";
-                self.end(id, Ending { reason: reason.reason(), why, cause, by: By::Peer }, to);
-                to.close(id);
-                return Step::Ended;
-            }
-        }
-        Step::Consumed(len)
-    }
-
-    /// Sends a packet of our own making, in the connection's version.
-    pub(crate) fn send(&mut self, id: ConnectionId, packet: &Packet<'_>, to: &mut Outside<'_, impl Effects>) {
-        let Some(version) = self.clients.get(id).and_then(|client| client.session.version()) else { return };
-        self.scratch.clear();
-        if packet.encode(version, &mut self.scratch).is_ok() {
-            self.counters.packets_sent.add(1);
-            to.send(id, &self.scratch);
-            self.count_untaken(id, self.scratch.len(), to);
-        }
-    }
-
-    /// Notes what was sent to a client whose output was full already.
-    pub(crate) fn count_untaken(
-        &mut self,
-        id: ConnectionId,
-        bytes: usize,
-        to: &mut Outside<'_, impl Effects>,
-    ) {
-        if to.room(id, 0) == Room::Over
-            && let Some(client) = self.clients.get_mut(id)
-        {
-            client.make_aside().untaken_answer_bytes += bytes;
-        }
-    }
-
     /// A timer of a connection fired; it counts only if it is the one that was armed last.
     fn timer(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
         let now = to.now;
@@ -742,7 +552,7 @@ impl Shard {
             // of a packet at least, and the length of a packet is bounded. Answers that were held back leave all the same.
             Ok(()) | Err(_) => {
                 client.is_held &= client.session.is_holding_answers();
-                self.send_answers(id, to);
+                self.send_scratch(id, to);
                 self.unblock_answered(id, to);
                 self.arm(id, now);
             }

@@ -1,14 +1,22 @@
 //! Connections over TCP, and from processes of this machine.
 
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, Write};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use socket2::SockRef;
 use stream::{Received, Stream};
+
+/// The peer may have reset the connection: that is an error, and no signal. Elsewhere, Rust programs ignore the signal.
+#[cfg(not(target_vendor = "apple"))]
+const SEND: SendFlags = SendFlags::NOSIGNAL;
+#[cfg(target_vendor = "apple")]
+const SEND: SendFlags = SendFlags::empty();
 
 /// A socket that never blocks.
 pub(crate) enum Socket {
@@ -16,22 +24,18 @@ pub(crate) enum Socket {
     Unix(UnixStream),
 }
 
+/// Reads, and writes of one piece, are plain system calls. Those of the C library are points at which a thread may be
+/// cancelled, and tell the thread so before and after each call.
 impl Stream for Socket {
     /// A read that does not fill the buffer has emptied the socket, and epoll and kqueue report what comes later anew.
     #[inline]
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
-        let bytes = match self {
-            Self::Tcp(socket) => socket.read(buffer)?,
-            Self::Unix(socket) => socket.read(buffer)?,
-        };
+        let (bytes, _) = recv(self.descriptor(), &mut *buffer, RecvFlags::empty())?;
         Ok(Received { bytes, is_drained: bytes < buffer.len() })
     }
 
     fn has_arrived(&mut self) -> bool {
-        let peeked = match self {
-            Self::Tcp(socket) => socket.peek(&mut [0]),
-            Self::Unix(socket) => SockRef::from(&*socket).peek(&mut [MaybeUninit::uninit()]),
-        };
+        let peeked = SockRef::from(&self.descriptor()).peek(&mut [MaybeUninit::uninit()]);
         match peeked {
             Ok(_) => true,
             Err(error) => error.kind() != io::ErrorKind::WouldBlock,
@@ -41,7 +45,7 @@ impl Stream for Socket {
     #[inline]
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         match (self, pieces) {
-            (Self::Tcp(socket), [piece]) => socket.write(piece),
+            (socket, [piece]) => Ok(send(socket.descriptor(), piece, SEND)?),
             (Self::Tcp(socket), _) => socket.write_vectored(pieces),
             (Self::Unix(socket), _) => socket.write_vectored(pieces),
         }
@@ -57,6 +61,13 @@ impl Stream for Socket {
 }
 
 impl Socket {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp(socket) => socket.as_fd(),
+            Self::Unix(socket) => socket.as_fd(),
+        }
+    }
+
     fn source(&mut self) -> &mut dyn Source {
         match self {
             Self::Tcp(socket) => socket,

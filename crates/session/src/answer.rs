@@ -57,6 +57,15 @@ impl<T> Session<T> {
         }
     }
 
+    /// Completes the tickets of the last handled PUBLISH packets of QoS 1, so many, and returns how many answers leave: as
+    /// [`complete`](Self::complete) does for each, with one look for all.
+    pub fn complete_last(&mut self, count: usize, reason: ReasonCode, into: &mut Vec<u8>) -> usize {
+        let (State::Connected, Some(version)) = (&self.state, self.version) else { return 0 };
+        let Some(inbound) = &mut self.inbound else { return 0 };
+        inbound.complete_last(count, reason, version);
+        inbound.write_answers(version, into)
+    }
+
     /// Drops the last handled PUBLISH: it gets no answer on this connection, and its client sends it again on the next
     /// one.
     pub fn ignore(&mut self, ticket: Ticket) {

@@ -43,6 +43,13 @@ impl<R: Copy> InOrder<R> {
         true
     }
 
+    /// Sets the outcome of the last answers, so many, that have none.
+    pub(crate) fn complete_last(&mut self, count: usize, outcome: R) {
+        let first = self.owed.len().saturating_sub(count);
+        self.owed.range_mut(first..).for_each(|(_, known)| *known = known.or(Some(outcome)));
+        self.advance();
+    }
+
     /// Removes the next answer that may leave.
     pub(crate) fn pop(&mut self) -> Option<(PacketId, R)> {
         self.ready = self.ready.checked_sub(1)?;

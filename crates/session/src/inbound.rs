@@ -223,11 +223,7 @@ impl Inbound {
     /// Sets the reason of a PUBACK or PUBREC, which may then leave. Before MQTT 5 these cannot refuse, and a refused
     /// message is acknowledged as usual. Returns whether the ticket belongs to this connection.
     pub(crate) fn complete(&mut self, ticket: Ticket, reason: ReasonCode, version: Version) -> bool {
-        let reason = match PubAckReason::try_from(reason) {
-            _ if !version.is_5() => PubAckReason::Success,
-            Ok(reason) => reason,
-            Err(_) => PubAckReason::UnspecifiedError,
-        };
+        let reason = for_puback(reason, version);
         match ticket {
             Ticket::PubAck(packet_id) => self.acks.complete(packet_id, reason),
             Ticket::PubRec(packet_id) => {
@@ -239,6 +235,11 @@ impl Inbound {
             }
             Ticket::PubRel(_) | Ticket::PubComp(_) => false,
         }
+    }
+
+    /// The same for the last messages of QoS 1, so many.
+    pub(crate) fn complete_last(&mut self, count: usize, reason: ReasonCode, version: Version) {
+        self.acks.complete_last(count, for_puback(reason, version));
     }
 
     fn advance(&mut self, packet_id: PacketId, from: Stage, to: Stage) {
@@ -267,25 +268,29 @@ impl Inbound {
         self.open.capacity() * (size_of::<(PacketId, Exchange)>() + 1)
     }
 
-    /// Writes the PUBACKs and PUBRECs that may leave.
-    pub(crate) fn write_answers(&mut self, version: Version, into: &mut Vec<u8>) {
+    /// Writes the PUBACKs and PUBRECs that may leave. Returns how many they are.
+    pub(crate) fn write_answers(&mut self, version: Version, into: &mut Vec<u8>) -> usize {
         if self.held_until_ms.is_some() {
-            return;
+            return 0;
         }
+        let mut count = 0;
         // Nothing can fail: a vector has room, and the version has all these reasons.
         while let Some((packet_id, reason)) = self.acks.pop() {
+            count += 1;
             match reason {
                 PubAckReason::Success => into.extend_from_slice(&brief_puback(packet_id)),
                 other => drop(PubAck::new(packet_id, other).encode(version, into)),
             }
         }
         while let Some((packet_id, reason)) = self.recs.pop() {
+            count += 1;
             self.received(packet_id, reason);
             match reason {
                 PubAckReason::Success => into.extend_from_slice(&brief_pubrec(packet_id)),
                 other => drop(PubRec::new(packet_id, other).encode(version, into)),
             }
         }
+        count
     }
 
     /// The answer that has just become due, if it may leave at once. Otherwise it leaves in its turn.
@@ -345,6 +350,15 @@ impl Inbound {
     /// Number of messages that count against Receive Maximum: neither PUBACK nor PUBCOMP was sent.
     fn unacknowledged(&self) -> usize {
         self.acks.len() + self.counted
+    }
+}
+
+/// A reason as PUBACK and PUBREC say it. Before MQTT 5 they say none.
+fn for_puback(reason: ReasonCode, version: Version) -> PubAckReason {
+    match PubAckReason::try_from(reason) {
+        _ if !version.is_5() => PubAckReason::Success,
+        Ok(reason) => reason,
+        Err(_) => PubAckReason::UnspecifiedError,
     }
 }
 

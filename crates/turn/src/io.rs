@@ -18,7 +18,7 @@ use crate::census::Census;
 use crate::connection::{Connection, Connections, Phase};
 use crate::faults::Fault;
 use crate::host::Host;
-use crate::output::{Pool, Shared};
+use crate::output::{Output, Pool, Shared};
 use crate::parts::{InParts, Length};
 use crate::post::Post;
 use crate::ready::Ready;
@@ -286,6 +286,7 @@ impl<H: Host> Io<H> {
     }
 
     /// Puts on the account what a connection keeps of what was read.
+    #[inline]
     pub(crate) fn note_unparsed(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         let bytes = connection.unparsed.capacity() + connection.stream.held_bytes();
@@ -310,10 +311,8 @@ impl<H: Host> Io<H> {
         if let Some(output) = connection.output.as_mut().filter(|_| !connection.blocked) {
             let before_bytes = output.own_bytes();
             let (taken, result) = if is_traced {
-                let mut stream = Copying { stream: &mut connection.stream, copy: Vec::new() };
-                let outcome = output.write_to(&mut stream, bytes_max, &mut self.pool);
-                copy = stream.copy;
-                outcome
+                let stream = &mut connection.stream;
+                write_copied(output, stream, bytes_max, &mut self.pool, &mut copy)
             } else {
                 output.write_to(&mut connection.stream, bytes_max, &mut self.pool)
             };
@@ -381,7 +380,9 @@ impl<H: Host> Io<H> {
         true
     }
 
-    /// Looks at what a read has changed in the layers of a stream: the peer, memory, answers that they owe.
+    /// Looks at what a read has changed in the layers of a stream: the peer, memory, answers that they owe. Inlined, because
+    /// nearly nothing of it is left for a stream without layers.
+    #[inline(always)]
     pub(crate) fn note_layers(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         if let Some(peer) = connection.stream.take_peer() {
@@ -420,6 +421,21 @@ impl<H: Host> Io<H> {
         }
         if connection.over { Room::Over } else { Room::Open }
     }
+}
+
+/// Writes, and copies what the stream has taken, for a trace.
+#[cold]
+fn write_copied(
+    output: &mut Output,
+    stream: &mut impl Stream,
+    bytes_max: usize,
+    pool: &mut Pool,
+    copy: &mut Vec<u8>,
+) -> (usize, io::Result<()>) {
+    let mut stream = Copying { stream, copy: Vec::new() };
+    let outcome = output.write_to(&mut stream, bytes_max, pool);
+    *copy = stream.copy;
+    outcome
 }
 
 impl<H: Host> Effects for Io<H> {

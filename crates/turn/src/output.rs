@@ -18,7 +18,8 @@ const POOL_BYTES: usize = 4 * 1024 * 1024;
 /// And as many empty outputs.
 const POOL_OUTPUTS: usize = 1024;
 
-/// Bytes in the order in which they leave. Payloads large enough to be worth it are shared, not copied.
+/// Bytes in the order in which they leave. Payloads large enough to be worth it are shared, not copied. An output of which
+/// everything is written keeps the memory of its last piece for what comes next.
 #[derive(Default)]
 pub(crate) struct Output {
     pieces: VecDeque<Piece>,
@@ -127,6 +128,14 @@ impl Output {
         self.consume(self.len, pool);
     }
 
+    /// Memory of the piece in an output of which everything is written.
+    fn kept_bytes(&self) -> usize {
+        match self.pieces.front() {
+            Some(Piece::Copied(piece)) => piece.capacity(),
+            Some(Piece::Shared(_)) | None => 0,
+        }
+    }
+
     fn write_once(&self, stream: &mut impl Stream, bytes_max: usize) -> io::Result<usize> {
         let first = &self.pieces[0].bytes()[self.written..];
         if self.pieces.len() == 1 || first.len() >= bytes_max {
@@ -147,8 +156,21 @@ impl Output {
         stream.write(&slices[..count])
     }
 
+    #[inline]
     fn consume(&mut self, taken: usize, pool: &mut Pool) {
         self.len -= taken;
+        let is_alone = self.pieces.len() == 1;
+        if is_alone
+            && self.len == 0
+            && let Some(Piece::Copied(last)) = self.pieces.front_mut()
+        {
+            (self.own, self.written) = (0, 0);
+            return last.clear();
+        }
+        self.consume_pieces(taken, pool);
+    }
+
+    fn consume_pieces(&mut self, taken: usize, pool: &mut Pool) {
         let mut left = self.written + taken;
         while let Some(first) = self.pieces.front() {
             let size = first.bytes().len();
@@ -169,6 +191,7 @@ impl Output {
 #[derive(Default)]
 pub(crate) struct Pool {
     pieces: Vec<Vec<u8>>,
+    /// Memory of all pieces, also of those in `outputs`.
     bytes: usize,
     /// Boxed as connections keep them.
     #[allow(clippy::vec_box)]
@@ -177,13 +200,19 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn take_output(&mut self) -> Box<Output> {
-        self.outputs.pop().unwrap_or_default()
+        let output = self.outputs.pop().unwrap_or_default();
+        self.bytes -= output.kept_bytes();
+        output
     }
 
     /// Takes back what [`take_output`](Self::take_output) gave, with whatever it still holds.
     pub(crate) fn give_output(&mut self, mut output: Box<Output>) {
-        output.clear(self);
-        if self.outputs.len() < POOL_OUTPUTS {
+        if !output.is_empty() {
+            output.clear(self);
+        }
+        let bytes = self.bytes + output.kept_bytes();
+        if self.outputs.len() < POOL_OUTPUTS && bytes <= POOL_BYTES {
+            self.bytes = bytes;
             self.outputs.push(output);
         }
     }
@@ -265,8 +294,32 @@ mod tests {
             assert_eq!(output.len(), before - taken);
         }
         assert_eq!(socket.taken, expected);
-        assert!(output.pieces.is_empty() && output.written == 0);
+        assert!(output.pieces.iter().all(|piece| piece.bytes().is_empty()) && output.written == 0);
         assert_eq!((output.own_bytes(), budget.used_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn an_output_keeps_its_last_piece_within_the_bound_of_the_pool() {
+        let mut pool = Pool::default();
+        let outputs: Vec<_> = (0..2 * POOL_BYTES / PIECE_BYTES)
+            .map(|_| {
+                let mut output = pool.take_output();
+                output.append(&[7; PIECE_BYTES], &mut pool);
+                output
+            })
+            .collect();
+        outputs.into_iter().for_each(|output| pool.give_output(output));
+        let kept = pool.outputs.iter().map(|output| output.kept_bytes()).sum::<usize>();
+        assert_eq!((pool.bytes, kept), (POOL_BYTES, POOL_BYTES));
+        // Its bytes are gone, and the memory is there.
+        let mut output = pool.take_output();
+        assert_eq!((pool.bytes, output.len(), output.own_bytes()), (POOL_BYTES - PIECE_BYTES, 0, 0));
+        output.append(b"frog", &mut pool);
+        let shared = Shared::new((*b" pond").into(), &Arc::new(Budget::default()));
+        output.append_shared(Arc::new(shared));
+        let mut socket = Trickle { room: 100, calls: 1, taken: Vec::new() };
+        assert!(output.write_to(&mut socket, 100, &mut pool).1.is_ok() && output.is_empty());
+        assert_eq!(socket.taken, b"frog pond");
     }
 
     #[test]

@@ -289,10 +289,6 @@ impl Shard {
         if let Authenticated::Refused(violation) = client.session.authenticated(outcome, &mut self.scratch) {
             return self.violated(id, &violation, to);
         }
-        if !self.scratch.is_empty() {
-            self.counters.packets_sent.add(1);
-            to.send(id, &self.scratch);
-            self.count_untaken(id, self.scratch.len(), to);
-        }
+        self.send_scratch(id, to);
     }
 }

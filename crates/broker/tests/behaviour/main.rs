@@ -14,6 +14,7 @@ mod orders;
 mod prefixes;
 mod pressure;
 mod qos;
+mod reads;
 mod relief;
 mod retained;
 mod roles;

@@ -97,6 +97,8 @@ pub(crate) struct Outside {
 pub(crate) struct Socket {
     /// Bytes that were sent and not read by the test.
     pub(crate) sent: Vec<u8>,
+    /// How often something was sent.
+    pub(crate) pieces: usize,
     unparsed: Vec<u8>,
     pub(crate) paused: bool,
     pub(crate) closed: bool,
@@ -137,6 +139,7 @@ impl Effects for Outside {
         }
         let Some(socket) = self.peers.get_mut(&to).filter(|socket| !socket.closed) else { return Room::Open };
         socket.sent.extend_from_slice(bytes);
+        socket.pieces += 1;
         socket.over |= socket.stuck && socket.sent.len() > HIGH_WATER_BYTES;
         if socket.over { Room::Over } else { Room::Open }
     }

@@ -300,6 +300,40 @@ fn answers_that_are_held_back_leave_after_a_second_or_when_they_may() {
 }
 
 #[test]
+fn messages_that_came_together_are_acknowledged_together_behind_all_before_them() {
+    for (version, refused) in [(Version::V5, "Quota exceeded"), (Version::V3_1_1, "Success")] {
+        let mut world = World::new(version);
+        let publish_all = |world: &mut World, first: u16, rest: &[u16]| {
+            world.take(publish(Qos::AtLeastOnce, first)).expect("a message");
+            rest.iter().for_each(|packet_id| assert!(world.session.handle_like_publish(id(*packet_id))));
+        };
+        publish_all(&mut world, 5, &[3, 4]);
+        assert_eq!(world.complete_last(3, ReasonCode::Success), 3);
+        assert_eq!(world.sent(), [5, 3, 4].map(|packet_id| format!("PUBACK id={packet_id} Success")));
+        // The first one is not decided. [MQTT-4.6.0-2]
+        publish_all(&mut world, 1, &[]);
+        publish_all(&mut world, 2, &[6]);
+        assert_eq!(world.complete_last(2, ReasonCode::QuotaExceeded), 0);
+        assert!(world.sent().is_empty());
+        world.complete(Ticket::PubAck(id(1)));
+        let answers = [(1, "Success"), (2, refused), (6, refused)];
+        assert_eq!(
+            world.sent(),
+            answers.map(|(packet_id, reason)| format!("PUBACK id={packet_id} {reason}"))
+        );
+        // Held back, they leave later.
+        let now = world.now();
+        world.session.hold_answers(now);
+        publish_all(&mut world, 7, &[8]);
+        assert_eq!(world.complete_last(2, ReasonCode::Success), 0);
+        world.release_answers();
+        assert_eq!(world.sent(), [7, 8].map(|packet_id| format!("PUBACK id={packet_id} Success")));
+        // Nothing is owed, and nothing is said twice.
+        assert_eq!((world.complete_last(2, ReasonCode::Success), world.session.unanswered()), (0, 0));
+    }
+}
+
+#[test]
 fn a_message_reports_why_clients_may_not_publish_it() {
     let checked = Settings { check_payload_format: true, topic_levels_max: 2, ..Settings::default() };
     let text =

@@ -110,6 +110,10 @@ impl World {
         self.session.complete(ticket, reason, &mut self.out);
     }
 
+    pub(crate) fn complete_last(&mut self, count: usize, reason: ReasonCode) -> usize {
+        self.session.complete_last(count, reason, &mut self.out)
+    }
+
     /// Sends a packet as the client takes it.
     pub(crate) fn write<'p>(&mut self, packet: impl Into<Packet<'p>>) -> bool {
         self.session.write(&packet.into(), &mut self.out)

@@ -107,6 +107,7 @@ type Window = [Sketch; CensusList::ALL.len()];
 #[derive(Default)]
 pub(crate) struct Census {
     now_ms: u64,
+    second: Option<u64>,
     /// The beginning of the first turn, or of the older window.
     since_ms: Option<u64>,
     /// The number of the minute.
@@ -118,12 +119,20 @@ pub(crate) struct Census {
     decisions: Sampler,
     /// Writes that were chosen in this turn, with their bytes.
     written: Vec<(ConnectionId, u64)>,
+    /// The last branch, whose memory the next one takes.
+    branch: String,
 }
 
 impl Census {
     /// A turn begins. Windows whose time is over move on.
     pub(crate) fn begin_turn(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
+        let second = now_ms / 1_000;
+        if self.second.replace(second) != Some(second) {
+            for sampler in [&mut self.reads, &mut self.writes, &mut self.decisions] {
+                sampler.begin_second();
+            }
+        }
         let minute = now_ms / WINDOW_MS;
         let since_ms = *self.since_ms.get_or_insert(now_ms);
         if minute == self.minute {
@@ -148,10 +157,11 @@ impl Census {
     }
 
     /// A stream has taken bytes.
+    #[inline]
     pub(crate) fn wrote(&mut self, id: ConnectionId, bytes: usize) {
-        let weight = self.writes.weight(self.now_ms);
+        let weight = self.writes.weight();
         if weight > 0 && self.written.len() < WRITES_PER_TURN {
-            self.writes.counted += 1;
+            self.writes.count(1);
             self.written.push((id, weight * bytes as u64));
         }
     }
@@ -172,11 +182,11 @@ impl Census {
         if !matches!(notice, Notice::Connected { .. } | Notice::Refused { .. }) {
             return;
         }
-        let weight = self.decisions.weight(self.now_ms);
+        let weight = self.decisions.weight();
         if weight == 0 {
             return;
         }
-        self.decisions.counted += 1;
+        self.decisions.count(1);
         match (notice, peer) {
             (Notice::Connected { client_id, .. }, _) => self.add(CensusList::Connects, client_id, weight, 0),
             (_, Peer::Inet(address)) => {
@@ -199,13 +209,14 @@ impl Census {
             }
             let bytes = len as u64;
             all = (all.0 + 1, all.1 + bytes);
-            let Some(sent) = packets::topic(packet, &[]) else { continue };
+            // A packet in one piece has its topic in one piece.
+            let Some(Cow::Borrowed(sent)) = packets::topic(packet, &[]) else { continue };
             if sent.is_empty() || sent != run.sent {
                 self.add_topic(weight, &run);
                 run = Run::default();
                 topics += 1;
                 if topics <= TOPICS_PER_READ
-                    && let Some(topic) = publisher.topic(&sent, packet)
+                    && let Some(topic) = publisher.topic(sent, packet)
                 {
                     run = Run { sent, topic, ..run };
                 }
@@ -215,7 +226,7 @@ impl Census {
         }
         self.add_topic(weight, &run);
         if all.0 > 0 {
-            self.reads.counted = self.reads.counted.saturating_add(u32::try_from(all.0).unwrap_or(u32::MAX));
+            self.reads.count(all.0);
             self.add(CensusList::Publishers, publisher.client_id, weight * all.0, weight * all.1);
         }
     }
@@ -226,9 +237,13 @@ impl Census {
         }
         let (count, bytes) = (weight * count, weight * bytes);
         self.add(CensusList::Topics, topic, count, bytes);
+        let mut branch = std::mem::take(&mut self.branch);
         for (end, _) in topic.match_indices('/').take(BRANCH_LEVELS) {
-            self.add(CensusList::Branches, &format!("{}/#", &topic[..end]), count, bytes);
+            branch.clear();
+            branch.extend([&topic[..end], "/#"]);
+            self.add(CensusList::Branches, &branch, count, bytes);
         }
+        self.branch = branch;
     }
 }
 
@@ -236,9 +251,9 @@ impl Census {
 #[derive(Default)]
 struct Run<'a> {
     /// The topic as the packets have it. Empty with an alias.
-    sent: Cow<'a, str>,
+    sent: &'a str,
     /// The whole topic. Empty if the packets are not counted by topic.
-    topic: String,
+    topic: Cow<'a, str>,
     count: u64,
     bytes: u64,
 }
@@ -254,36 +269,39 @@ struct Publisher<'a> {
 
 impl Publisher<'_> {
     /// The whole topic of a PUBLISH packet, whose own topic may be empty.
-    fn topic(&self, sent: &str, packet: &[u8]) -> Option<String> {
+    fn topic<'a>(&self, sent: &'a str, packet: &[u8]) -> Option<Cow<'a, str>> {
+        if self.mount.is_empty() && !sent.is_empty() {
+            return Some(sent.into());
+        }
         if !sent.is_empty() {
-            return Some([self.mount, sent].concat());
+            return Some([self.mount, sent].concat().into());
         }
         let alone = packets::without_payload(packet, &[])?;
         let decoded = decode(&alone, self.version, &Limits::default()).ok()?;
         let Decoded::Packet { packet: Packet::Publish(publish), .. } = decoded else { return None };
         let PublishTopic::Alias(alias) = publish.topic else { return None };
-        Some([self.mount, self.brain.name_of_alias(self.id, alias)?.as_str()].concat())
+        Some([self.mount, self.brain.name_of_alias(self.id, alias)?.as_str()].concat().into())
     }
 }
 
 /// Chooses the events that are counted.
 #[derive(Default)]
 struct Sampler {
-    second: u64,
-    /// Events that were counted in this second.
-    counted: u32,
+    /// Events of this second that are all counted, beside those that were.
+    exact_left: u32,
     /// State of a linear congruential generator.
     state: u64,
 }
 
 impl Sampler {
+    fn begin_second(&mut self) {
+        self.exact_left = EXACT_PER_SECOND;
+    }
+
     /// The weight of the next event; 0: it is not counted.
-    fn weight(&mut self, now_ms: u64) -> u64 {
-        let second = now_ms / 1_000;
-        if second != self.second {
-            (self.second, self.counted) = (second, 0);
-        }
-        if self.counted < EXACT_PER_SECOND {
+    #[inline]
+    fn weight(&mut self) -> u64 {
+        if self.exact_left > 0 {
             return 1;
         }
         // Knuth's constants for MMIX. The highest bits have the longest period.
@@ -291,13 +309,19 @@ impl Sampler {
             self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         if (self.state >> 32).is_multiple_of(SAMPLED_ONE_OF) { SAMPLED_ONE_OF } else { 0 }
     }
+
+    /// Takes note of events that were counted.
+    fn count(&mut self, events: u64) {
+        self.exact_left = self.exact_left.saturating_sub(u32::try_from(events).unwrap_or(u32::MAX));
+    }
 }
 
 impl<H: Host> Io<H> {
     /// Chooses whether the next bytes of a client are counted. The client is named before, as far as it is known: behind its last
     /// packet it may be gone. A topic that only an alias names is not counted then.
+    #[inline]
     pub(crate) fn choose_read(&mut self, id: ConnectionId, brain: &Shard) -> Option<Chosen> {
-        let weight = self.census.reads.weight(self.census.now_ms);
+        let weight = self.census.reads.weight();
         (weight > 0).then(|| Chosen { weight, sender: Sender::of(id, brain) })
     }
 

@@ -11,6 +11,8 @@ use foldhash::fast::FixedState;
 
 /// Maximum number of names.
 const ENTRIES: usize = 128;
+/// Hashes that are compared in one step.
+const HASHES_AT_A_TIME: usize = 16;
 /// Maximum length of a name, in bytes. Longer names with the same beginning count as one.
 const NAME_BYTES_MAX: usize = 256;
 
@@ -30,44 +32,82 @@ pub struct Ranked {
 /// Counts of names, in bounded memory.
 #[derive(Debug, Default)]
 pub(super) struct Sketch {
-    /// Of each name, in the order of `ranked`. Few enough to be searched one by one.
-    hashes: Vec<u64>,
+    /// A part of the hash of each name, in the order of `ranked`. Few enough to be searched one by one, some at a time.
+    hashes: Vec<[u32; HASHES_AT_A_TIME]>,
     ranked: Vec<Ranked>,
+    /// No name of a full list has less, and those before `next` have more: counts only grow.
+    floor: u64,
+    next: usize,
 }
 
 impl Sketch {
     pub(super) fn add(&mut self, name: &str, count: u64, bytes: u64) {
         let name = &name[..name.floor_char_boundary(NAME_BYTES_MAX)];
-        let hash = FixedState::default().hash_one(name);
-        let is_it = |(place, known): (usize, &u64)| *known == hash && *self.ranked[place].name == *name;
-        if let Some(place) = self.hashes.iter().enumerate().position(is_it) {
+        #[expect(clippy::cast_possible_truncation, reason = "names with the same part are compared")]
+        let hash = FixedState::default().hash_one(name) as u32;
+        if let Some(place) = self.place_of(name, hash) {
             let ranked = &mut self.ranked[place];
             ranked.count += count;
             ranked.bytes += bytes;
             return;
         }
         let mut ranked = Ranked { name: name.into(), count, bytes, uncertain: 0 };
-        if self.ranked.len() < ENTRIES {
-            self.hashes.push(hash);
+        let place = self.ranked.len();
+        if place < ENTRIES {
+            if place.is_multiple_of(HASHES_AT_A_TIME) {
+                self.hashes.push([0; HASHES_AT_A_TIME]);
+            }
+            self.set_hash(place, hash);
             self.ranked.push(ranked);
             return;
         }
-        let (place, least) = self.least();
+        let place = self.find_least();
+        let least = self.ranked[place].count;
         ranked.count += least;
         ranked.uncertain = least;
-        self.hashes[place] = hash;
+        self.set_hash(place, hash);
         self.ranked[place] = ranked;
     }
 
-    /// The place with the least count, of a list that is not empty.
-    fn least(&self) -> (usize, u64) {
-        let counts = self.ranked.iter().map(|ranked| ranked.count).enumerate();
-        counts.min_by_key(|(_, count)| *count).expect("a full list has entries")
+    fn place_of(&self, name: &str, hash: u32) -> Option<usize> {
+        let parts = self.hashes.iter().zip((0..).step_by(HASHES_AT_A_TIME));
+        let mut parts =
+            parts.filter(|(part, _)| part.iter().fold(false, |has, known| has | (*known == hash)));
+        parts.find_map(|(part, first)| {
+            let is_it = |place: &usize| self.ranked.get(*place).is_some_and(|ranked| *ranked.name == *name);
+            let places = part.iter().zip(first..).filter(|(known, _)| **known == hash);
+            places.map(|(_, place)| place).find(is_it)
+        })
+    }
+
+    fn set_hash(&mut self, place: usize, hash: u32) {
+        self.hashes[place / HASHES_AT_A_TIME][place % HASHES_AT_A_TIME] = hash;
+    }
+
+    /// The place of a name with the least count, of a full list. New names come one after the other, and each makes one name
+    /// with the least count fewer: the search goes on where it was.
+    fn find_least(&mut self) -> usize {
+        let place = self.next_at_floor().unwrap_or_else(|| {
+            (self.floor, self.next) = (self.least(), 0);
+            self.next_at_floor().expect("a name has the least count")
+        });
+        self.next = place + 1;
+        place
+    }
+
+    fn next_at_floor(&self) -> Option<usize> {
+        let rest = self.ranked[self.next..].iter();
+        rest.zip(self.next..).find_map(|(ranked, place)| (ranked.count <= self.floor).then_some(place))
+    }
+
+    /// The least count of a list that is not empty.
+    fn least(&self) -> u64 {
+        self.ranked.iter().map(|ranked| ranked.count).min().expect("a full list has entries")
     }
 
     /// The list as it is, in any order.
     pub(super) fn ranking(&self) -> Ranking {
-        let floor = if self.ranked.len() < ENTRIES { 0 } else { self.least().1 };
+        let floor = if self.ranked.len() < ENTRIES { 0 } else { self.least() };
         Ranking { floor, ranked: self.ranked.clone() }
     }
 }
@@ -137,6 +177,28 @@ mod tests {
         // No name that came once has more than the bound of the algorithm.
         let most = (10_000 + 3_000 + 500) / ENTRIES as u64;
         assert!(sketch.ranked.iter().all(|ranked| ranked.uncertain <= most));
+    }
+
+    #[test]
+    fn a_new_name_takes_the_place_of_one_with_the_least_count() {
+        let mut sketch = Sketch::default();
+        let mut state = 1_u64;
+        for number in 0..20_000_u64 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let (old, weight) = (state >> 50, 1 + (state >> 40) % 7);
+            // Names that are there already, and new ones.
+            let name = if number % 3 == 0 { format!("{}", old % 200) } else { format!("new/{number}") };
+            let is_there = sketch.ranked.iter().any(|ranked| *ranked.name == *name);
+            let least = (sketch.ranked.len() == ENTRIES && !is_there).then(|| sketch.least());
+            let total = |sketch: &Sketch| sketch.ranked.iter().map(|ranked| ranked.count).sum::<u64>();
+            let before = total(&sketch);
+            sketch.add(&name, weight, 1);
+            assert_eq!(total(&sketch), before + weight, "a place keeps its count, whoever has it");
+            if let Some(least) = least {
+                let added = sketch.ranked.iter().find(|ranked| *ranked.name == *name).expect("it was added");
+                assert_eq!((added.count, added.uncertain), (least + weight, least));
+            }
+        }
     }
 
     #[test]

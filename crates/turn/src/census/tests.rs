@@ -36,13 +36,14 @@ fn an_answer_covers_this_minute_and_the_one_before() {
 #[test]
 fn all_is_counted_at_a_low_rate_and_estimated_at_a_high_one() {
     let mut sampler = Sampler::default();
-    for second in 0..3 {
+    for _ in 0..3 {
         let mut estimate = 0;
         let mut chosen = 0;
+        sampler.begin_second();
         for event in 0..1_000_000 {
-            let weight = sampler.weight(second * 1_000 + event / 1_000);
+            let weight = sampler.weight();
             if weight > 0 {
-                sampler.counted += 1;
+                sampler.count(1);
                 (estimate, chosen) = (estimate + weight, chosen + 1);
             }
             if event == 999 {
@@ -57,10 +58,10 @@ fn all_is_counted_at_a_low_rate_and_estimated_at_a_high_one() {
 #[test]
 fn the_choice_has_no_rhythm() {
     // Of 64 connections that are read in turn, each is counted for about its part.
-    let mut sampler = Sampler { counted: EXACT_PER_SECOND, ..Sampler::default() };
+    let mut sampler = Sampler::default();
     let mut of = [0_u64; 64];
     for event in 0..640_000 {
-        of[event % 64] += u64::from(sampler.weight(1) > 0);
+        of[event % 64] += u64::from(sampler.weight() > 0);
     }
     assert!(of.iter().all(|count| (90..230).contains(count)), "{of:?}");
 }
@@ -85,7 +86,8 @@ fn clients_that_come_and_addresses_that_are_refused_are_counted() {
 #[test]
 fn a_topic_counts_for_itself_and_for_its_first_two_branches() {
     let mut census = Census::default();
-    let run = |topic: &str, count, bytes| Run { topic: topic.to_owned(), count, bytes, ..Run::default() };
+    let run =
+        |topic: &str, count, bytes| Run { topic: topic.to_owned().into(), count, bytes, ..Run::default() };
     census.add_topic(1, &run("a/b/c/d", 3, 60));
     census.add_topic(64, &run("a/x", 1, 10));
     census.add_topic(1, &run("plain", 1, 10));
@@ -97,6 +99,7 @@ fn a_topic_counts_for_itself_and_for_its_first_two_branches() {
 #[test]
 fn a_turn_remembers_a_bounded_number_of_writes() {
     let mut census = Census::default();
+    census.begin_turn(1);
     let mut second = |writes: usize| {
         (0..writes).for_each(|_| census.wrote(CONNECTION, 100));
         census.written.len()
