@@ -38,8 +38,8 @@ impl Shard {
         if let Some(what) = what {
             to.command(Command::Acknowledged { what, connection: id, reason });
         }
-        // Other messages take its place at the end of the read.
-        self.reading.has_acknowledged = true;
+        // The acknowledgements that follow are carried out first.
+        self.current_read.has_acknowledged = true;
     }
 
     /// PUBREC: what it says is recorded where it must last, then PUBREL goes out.
@@ -87,7 +87,7 @@ impl Shard {
         }
     }
 
-    /// The same for the last messages of QoS 1, so many, which came in one piece.
+    /// The same for the last `count` messages of QoS 1, which came in one piece and are not decided.
     pub(crate) fn complete_last(
         &mut self,
         id: ConnectionId,
@@ -256,7 +256,7 @@ impl Shard {
         self.answer(id, to, |session, answers| session.begin_release(packet_id, answers));
     }
 
-    /// Has the session of a client write answers, and sends them. Those of the connection that is read leave together.
+    /// Sends the answers that the session of a client writes. Those of the connection that is read leave together.
     fn answer(
         &mut self,
         id: ConnectionId,
@@ -264,10 +264,10 @@ impl Shard {
         write: impl FnOnce(&mut Session<Tag>, &mut Vec<u8>),
     ) {
         let Some(client) = self.clients.get_mut(id) else { return };
-        if self.reading.is_of(id) {
-            let before = self.reading.answers.len();
-            write(&mut client.session, &mut self.reading.answers);
-            self.counters.packets_sent.add(u64::from(self.reading.answers.len() > before));
+        if self.current_read.is_of(id) {
+            let before = self.current_read.answers.len();
+            write(&mut client.session, &mut self.current_read.answers);
+            self.counters.packets_sent.add(u64::from(self.current_read.answers.len() > before));
         } else {
             self.scratch.clear();
             write(&mut client.session, &mut self.scratch);

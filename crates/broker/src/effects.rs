@@ -14,7 +14,7 @@ use crate::{ControlBusy, ControlRequest, Counts};
 
 /// The outside of a [`Shard`](crate::Shard). `net` implements it with sockets and mailboxes, tests with a `Vec`.
 pub trait Effects {
-    /// Appends a control packet to what waits to be written to a connection of this shard.
+    /// Appends control packets to what waits to be written to a connection of this shard.
     fn send(&mut self, to: ConnectionId, bytes: &[u8]);
 
     /// The same for PUBLISH packets. They are refused, and nothing is appended, with [`Room::Full`].

@@ -1,7 +1,8 @@
 //! Bytes of a client: the packets in them are carried out one by one.
 //!
-//! Some things happen once for a read, however many packets it has. PUBACK, PUBREC, PUBREL and PUBCOMP packets that the packets
-//! ask for leave in one piece. Messages that wait behind the window of the client are sent after the last acknowledgement.
+//! Acknowledgements of the client that follow each other make room in its window together: messages that wait behind it are sent
+//! once, before a packet of another kind is carried out. Acknowledgements to the client leave in one piece at the end of the read,
+//! or before any other answer.
 
 use base::{ConnectionId, Now};
 use session::Request;
@@ -29,16 +30,16 @@ pub(crate) enum Step {
 
 /// The read under way.
 #[derive(Debug, Default)]
-pub(crate) struct Reading {
+pub(crate) struct CurrentRead {
     /// The connection that is read.
     of: Option<ConnectionId>,
-    /// Answers to its packets, which have not left.
+    /// Acknowledgements to the connection that have not left.
     pub(crate) answers: Vec<u8>,
-    /// The connection has acknowledged a message: others may take that place in its window.
+    /// The connection has acknowledged a message, and no other message was sent in its place.
     pub(crate) has_acknowledged: bool,
 }
 
-impl Reading {
+impl CurrentRead {
     pub(crate) fn is_of(&self, id: ConnectionId) -> bool {
         self.of == Some(id)
     }
@@ -48,28 +49,29 @@ impl Shard {
     /// Bytes were read: first those that were not consumed before. Returns how many are done with.
     pub fn received(&mut self, id: ConnectionId, bytes: &[u8], now: Now, to: &mut impl Effects) -> usize {
         let to = &mut Outside::new(now, to);
-        self.reading.of = Some(id);
+        self.current_read.of = Some(id);
         let done = self.read(id, bytes, to);
-        self.end_read(id, to);
+        self.refill(id, to);
+        self.send_answers_of_read(to);
+        self.current_read.of = None;
         done
     }
 
-    /// Does what belongs to the whole read.
-    fn end_read(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
-        self.send_answers_of_read(to);
-        self.reading.of = None;
-        if std::mem::take(&mut self.reading.has_acknowledged) {
+    /// Sends messages that wait behind the window, if the client has acknowledged others in this read. That comes before the
+    /// answers: a large message is sent to a client for which nothing else waits, also while the process is full.
+    fn refill(&mut self, id: ConnectionId, to: &mut Outside<'_, impl Effects>) {
+        if std::mem::take(&mut self.current_read.has_acknowledged) {
             self.pull(id, to);
             self.continue_walks(id, to);
         }
     }
 
-    /// Sends the answers so far: before a packet of another kind, and before the end of a connection.
+    /// Sends the acknowledgements so far: before any other answer, and before the end of a connection.
     pub(crate) fn send_answers_of_read(&mut self, to: &mut Outside<'_, impl Effects>) {
-        let Some(id) = self.reading.of.filter(|_| !self.reading.answers.is_empty()) else { return };
-        to.send(id, &self.reading.answers);
-        self.count_untaken(id, self.reading.answers.len(), to);
-        self.reading.answers.clear();
+        let Some(id) = self.current_read.of.filter(|_| !self.current_read.answers.is_empty()) else { return };
+        to.send(id, &self.current_read.answers);
+        self.count_untaken(id, self.current_read.answers.len(), to);
+        self.current_read.answers.clear();
     }
 
     /// Carries out packet by packet. Returns how many bytes are done with.
@@ -178,6 +180,16 @@ impl Shard {
         (bytes, len): (&[u8], usize),
         to: &mut Outside<'_, impl Effects>,
     ) -> Step {
+        let is_acknowledgement = matches!(
+            request,
+            Request::None
+                | Request::Acknowledged { .. }
+                | Request::Received { .. }
+                | Request::Released { .. }
+        );
+        if !is_acknowledgement {
+            self.refill(id, to);
+        }
         match request {
             Request::None => {}
             Request::Authenticate(step) => {

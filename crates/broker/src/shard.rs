@@ -21,7 +21,7 @@ use crate::login::{Entries, Entry};
 use crate::mount::Mount;
 use crate::parties::OwnCounts;
 use crate::pressure::{Blocker, JUDGE_MS, Judge, Waiting};
-use crate::read::Reading;
+use crate::read::CurrentRead;
 use crate::relief::Relief;
 use crate::requests::UNITS_PER_TURN;
 use crate::subscribe::Changes;
@@ -81,7 +81,7 @@ pub struct Shard {
     pub(crate) fates: ShardFates,
     /// Buffer in which packets are assembled before they are sent.
     pub(crate) scratch: Vec<u8>,
-    pub(crate) reading: Reading,
+    pub(crate) current_read: CurrentRead,
     pub(crate) rewritten: Vec<u8>,
     pub(crate) entries: Entries,
     /// A PUBLISH with its whole name, of a client behind a mount point.
@@ -189,7 +189,7 @@ impl Shard {
             cursors: 0,
             fates,
             scratch: Vec::new(),
-            reading: Reading::default(),
+            current_read: CurrentRead::default(),
             rewritten: Vec::new(),
             entries: Entries::default(),
             whole: Vec::new(),

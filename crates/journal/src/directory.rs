@@ -25,7 +25,7 @@ pub struct Directory {
     directory: fs::File,
     is_writable: bool,
     /// Locked as long as it is open; none if the directory is only read.
-    _lock: Option<fs::File>,
+    _lock: Option<Lock>,
 }
 
 /// Why a [`Directory`] could not be opened.
@@ -114,9 +114,9 @@ fn in_file(name: &str, error: &io::Error) -> io::Error {
 }
 
 /// Locks the file against processes that write.
-fn lock_shared(mut file: fs::File) -> Result<fs::File, DirectoryError> {
+fn lock_shared(mut file: fs::File) -> Result<Lock, DirectoryError> {
     match file.try_lock_shared() {
-        Ok(()) => Ok(file),
+        Ok(()) => Ok(Lock(file)),
         Err(TryLockError::WouldBlock) => Err(DirectoryError::InUse { pid: pid(&mut file) }),
         Err(TryLockError::Error(error)) => Err(in_file(LOCK, &error).into()),
     }
@@ -129,7 +129,7 @@ fn pid(file: &mut fs::File) -> Option<u32> {
     pid.trim().parse().ok()
 }
 
-fn lock(path: &Path) -> Result<fs::File, DirectoryError> {
+fn lock(path: &Path) -> Result<Lock, DirectoryError> {
     let mut options = OpenOptions::new();
     let opened = open_file(path, options.create(true).truncate(false).read(true).write(true));
     let mut file = opened.map_err(|error| in_file(LOCK, &error))?;
@@ -145,7 +145,19 @@ fn lock(path: &Path) -> Result<fs::File, DirectoryError> {
     file.set_len(0)?;
     file.rewind()?;
     writeln!(file, "{}", std::process::id())?;
-    Ok(file)
+    Ok(Lock(file))
+}
+
+/// A file that is locked. A child process has a copy of the descriptor until it begins its program, and the lock lasts as long as
+/// any copy: it is given up here, and not when the last copy is closed.
+#[derive(Debug)]
+struct Lock(fs::File);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing the file gives it up otherwise.
+        let _ = self.0.unlock();
+    }
 }
 
 impl Storage for Directory {
@@ -241,3 +253,21 @@ impl fmt::Display for DirectoryError {
 }
 
 impl std::error::Error for DirectoryError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_given_up_although_a_child_process_has_a_copy_of_the_descriptor() {
+        let path = std::env::temp_dir().join(format!("pondhawk-lock-{}", std::process::id()));
+        let first = lock(&path).expect("nobody has it");
+        let copy = first.0.try_clone().expect("a descriptor is free");
+        assert!(matches!(lock(&path), Err(DirectoryError::InUse { .. })));
+        drop(first);
+        let second = lock(&path);
+        fs::remove_file(&path).expect("it is there");
+        assert!(second.is_ok(), "{second:?}");
+        drop(copy);
+    }
+}

@@ -57,8 +57,11 @@ impl<T> Session<T> {
         }
     }
 
-    /// Completes the tickets of the last handled PUBLISH packets of QoS 1, so many, and returns how many answers leave: as
-    /// [`complete`](Self::complete) does for each, with one look for all.
+    /// Completes the tickets of the last `count` PUBLISH packets of QoS 1, as [`complete`](Self::complete) does for each. Returns
+    /// how many answers leave.
+    ///
+    /// # Panics
+    /// If fewer PUBLISH packets of QoS 1 are unanswered.
     pub fn complete_last(&mut self, count: usize, reason: ReasonCode, into: &mut Vec<u8>) -> usize {
         let (State::Connected, Some(version)) = (&self.state, self.version) else { return 0 };
         let Some(inbound) = &mut self.inbound else { return 0 };

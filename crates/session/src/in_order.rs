@@ -43,10 +43,13 @@ impl<R: Copy> InOrder<R> {
         true
     }
 
-    /// Sets the outcome of the last answers, so many, that have none.
+    /// Sets the outcome of the last `count` answers, none of which has one.
     pub(crate) fn complete_last(&mut self, count: usize, outcome: R) {
-        let first = self.owed.len().saturating_sub(count);
-        self.owed.range_mut(first..).for_each(|(_, known)| *known = known.or(Some(outcome)));
+        let first = self.owed.len().checked_sub(count).expect("the last packets are owed their answers");
+        for (_, known) in self.owed.range_mut(first..) {
+            debug_assert!(known.is_none(), "the packets have just come");
+            *known = Some(outcome);
+        }
         self.advance();
     }
 

@@ -237,7 +237,7 @@ impl Inbound {
         }
     }
 
-    /// The same for the last messages of QoS 1, so many.
+    /// The same for the last `count` messages of QoS 1, none of which has its reason.
     pub(crate) fn complete_last(&mut self, count: usize, reason: ReasonCode, version: Version) {
         self.acks.complete_last(count, for_puback(reason, version));
     }

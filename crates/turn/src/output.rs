@@ -210,11 +210,16 @@ impl Pool {
         if !output.is_empty() {
             output.clear(self);
         }
-        let bytes = self.bytes + output.kept_bytes();
-        if self.outputs.len() < POOL_OUTPUTS && bytes <= POOL_BYTES {
-            self.bytes = bytes;
-            self.outputs.push(output);
+        if self.outputs.len() == POOL_OUTPUTS {
+            return;
         }
+        let bytes = self.bytes + output.kept_bytes();
+        if bytes <= POOL_BYTES {
+            self.bytes = bytes;
+        } else {
+            output.pieces.clear();
+        }
+        self.outputs.push(output);
     }
 
     fn take(&mut self) -> Vec<u8> {
@@ -311,7 +316,10 @@ mod tests {
         outputs.into_iter().for_each(|output| pool.give_output(output));
         let kept = pool.outputs.iter().map(|output| output.kept_bytes()).sum::<usize>();
         assert_eq!((pool.bytes, kept), (POOL_BYTES, POOL_BYTES));
-        // Its bytes are gone, and the memory is there.
+        // Outputs beyond that are kept without memory.
+        assert_eq!(pool.outputs.len(), 2 * POOL_BYTES / PIECE_BYTES);
+        pool.outputs.truncate(POOL_BYTES / PIECE_BYTES);
+        // The bytes of the last one are gone, and its memory is there.
         let mut output = pool.take_output();
         assert_eq!((pool.bytes, output.len(), output.own_bytes()), (POOL_BYTES - PIECE_BYTES, 0, 0));
         output.append(b"frog", &mut pool);
@@ -320,6 +328,14 @@ mod tests {
         let mut socket = Trickle { room: 100, calls: 1, taken: Vec::new() };
         assert!(output.write_to(&mut socket, 100, &mut pool).1.is_ok() && output.is_empty());
         assert_eq!(socket.taken, b"frog pond");
+        // An empty piece before shared bytes, of which a socket takes some at a time.
+        output.append(b"toad", &mut pool);
+        output.clear(&mut pool);
+        let shared = Shared::new((*b"lily pad").into(), &Arc::new(Budget::default()));
+        output.append_shared(Arc::new(shared));
+        let mut socket = Trickle { room: 3, calls: 3, taken: Vec::new() };
+        assert!(output.write_to(&mut socket, 100, &mut pool).1.is_ok() && output.is_empty());
+        assert_eq!((&socket.taken[..], output.written), (&b"lily pad"[..], 0));
     }
 
     #[test]

@@ -2,12 +2,13 @@
 
 use std::num::NonZeroU16;
 
+use session::Settings;
 use wire::{
     Connect, Delivery, Packet, PacketId, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason,
     Publish, Qos, SubscribeProperties, SubscriptionOptions, Version,
 };
 
-use crate::world::{Peer, World, bytes, name, utf8};
+use crate::world::{Peer, World, bytes, name, settings, utf8};
 
 /// A connection whose window is this long, with a subscription at QoS 2.
 fn subscriber(world: &mut World, window: u16) -> Peer {
@@ -65,6 +66,7 @@ fn acknowledgements_of_one_read_leave_in_one_piece() {
     let mut world = World::new(1);
     let subscriber = subscriber(&mut world, 10);
     let publisher = world.connect(0, Version::V3_1_1, "publisher");
+    let packets_before = world.total(|counters| counters.packets_sent.value());
     let (one, two) = (Qos::AtLeastOnce, Qos::ExactlyOnce);
     let sent = [publish(1, two), publish(2, one), publish(3, two)];
     // Each kind has its order (section 4.6).
@@ -77,6 +79,13 @@ fn acknowledgements_of_one_read_leave_in_one_piece() {
     let acknowledged = [pubrec(1), puback(2), pubrec(3)];
     assert_eq!(read(&mut world, subscriber, &acknowledged), (answers.to_vec(), 1));
     assert_eq!(read(&mut world, subscriber, &[pubcomp(1), pubcomp(3)]), (vec![], 0));
+    // Several of QoS 1 in a row are acknowledged at once.
+    let row = [4, 5, 6].map(|number| publish(number, one));
+    let answers = [4, 5, 6].map(|number| format!("PUBACK id={number} Success"));
+    assert_eq!(read(&mut world, publisher, &row), (answers.to_vec(), 1));
+    // Messages, PUBACK and PUBREC; PUBREL and PUBCOMP of two messages.
+    let packets = world.total(|counters| counters.packets_sent.value()) - packets_before;
+    assert_eq!(packets, 2 * 6 + 2 + 2);
     world.assert_account();
 }
 
@@ -140,11 +149,57 @@ fn all_acknowledgements_of_a_read_make_room_before_the_next_messages_are_sent() 
     assert_eq!(world.packets(subscriber), messages(&[1, 2, 3]));
     let (sent, _) = read(&mut world, subscriber, &[puback(2), puback(1), puback(3)]);
     assert_eq!(sent, messages(&[4, 5, 6]));
-    let (sent, _) = read(&mut world, subscriber, &[puback(5), wire::PingReq.into()]);
-    assert_eq!(sent, [&["PINGRESP".to_owned()][..], &messages(&[7])].concat());
-    // Nothing is sent to a client that leaves.
-    let (sent, _) = read(&mut world, subscriber, &[puback(4), wire::Disconnect::default().into()]);
-    assert_eq!(sent, [""; 0]);
+    // A packet of another kind comes after them.
+    let (sent, _) = read(&mut world, subscriber, &[puback(5), wire::PingReq.into(), puback(4)]);
+    assert_eq!(sent, [messages(&[7]), vec!["PINGRESP".to_owned()], messages(&[8])].concat());
+    world.assert_account();
+}
+
+/// While the process is full, a large message is sent to a client for which nothing else waits.
+#[test]
+fn messages_leave_before_the_acknowledgements_of_the_same_read() {
+    let mut world = World::new(1);
+    let subscriber = subscriber(&mut world, 2);
+    let publisher = world.connect(0, Version::V5, "publisher");
+    for number in 1..=3 {
+        world.send(publisher, &publish(number, Qos::ExactlyOnce));
+    }
+    world.send(subscriber, &pubrec(1));
+    world.packets(subscriber);
+    let (sent, _) = read(&mut world, subscriber, &[pubcomp(1), pubrec(2)]);
+    assert_eq!(sent, [r#"PUBLISH q2 id=3 "a" 1 B "x""#, "PUBREL id=2 Success"]);
+    world.assert_account();
+}
+
+/// The queue is judged when the acknowledgements before the message have made room.
+#[test]
+fn a_client_with_a_full_queue_publishes_to_itself_behind_its_acknowledgements() {
+    let mut world = World::with(1, Settings { waiting_messages_max: 5, ..settings() });
+    let client = subscriber(&mut world, 2);
+    let publisher = world.connect(0, Version::V5, "publisher");
+    for number in 1..=7 {
+        world.send(publisher, &publish(number, Qos::AtLeastOnce));
+    }
+    world.packets(client);
+    let (sent, _) = read(&mut world, client, &[puback(1), puback(2), publish(1, Qos::AtLeastOnce)]);
+    assert!(!world.socket(client).closed && sent.len() == 3, "{sent:?}");
+    world.assert_account();
+}
+
+#[test]
+fn a_read_of_many_acknowledgements_is_cut_and_makes_room_for_all_that_waits() {
+    // More than the steps of one read.
+    const WINDOW: u16 = 2_100;
+    const MORE: u16 = 100;
+    let mut world = World::with(1, Settings { inflight_max: WINDOW, ..settings() });
+    let subscriber = subscriber(&mut world, WINDOW);
+    let publisher = world.connect(0, Version::V5, "publisher");
+    for number in 1..=WINDOW + MORE {
+        world.send(publisher, &publish(number, Qos::AtLeastOnce));
+    }
+    assert_eq!(world.packets(subscriber).len(), usize::from(WINDOW));
+    let acknowledged: Vec<_> = (1..=WINDOW).map(puback).collect();
+    assert_eq!(read(&mut world, subscriber, &acknowledged).0.len(), usize::from(MORE));
     world.assert_account();
 }
 

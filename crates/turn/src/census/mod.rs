@@ -119,7 +119,7 @@ pub(crate) struct Census {
     decisions: Sampler,
     /// Writes that were chosen in this turn, with their bytes.
     written: Vec<(ConnectionId, u64)>,
-    /// The last branch, whose memory the next one takes.
+    /// A buffer for the next branch.
     branch: String,
 }
 
@@ -287,7 +287,7 @@ impl Publisher<'_> {
 /// Chooses the events that are counted.
 #[derive(Default)]
 struct Sampler {
-    /// Events of this second that are all counted, beside those that were.
+    /// The number of further events of this second that are all counted.
     exact_left: u32,
     /// State of a linear congruential generator.
     state: u64,

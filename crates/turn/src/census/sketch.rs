@@ -35,8 +35,9 @@ pub(super) struct Sketch {
     /// A part of the hash of each name, in the order of `ranked`. Few enough to be searched one by one, some at a time.
     hashes: Vec<[u32; HASHES_AT_A_TIME]>,
     ranked: Vec<Ranked>,
-    /// No name of a full list has less, and those before `next` have more: counts only grow.
+    /// No name of a full list has less: counts only grow.
     floor: u64,
+    /// The place at which the search for a name with that count goes on.
     next: usize,
 }
 
@@ -198,6 +199,19 @@ mod tests {
                 let added = sketch.ranked.iter().find(|ranked| *ranked.name == *name).expect("it was added");
                 assert_eq!((added.count, added.uncertain), (least + weight, least));
             }
+        }
+    }
+
+    #[test]
+    fn names_with_the_same_part_of_their_hashes_are_told_apart() {
+        let mut sketch = Sketch::default();
+        sketch.add("a", 1, 1);
+        sketch.add("b", 1, 1);
+        for hash in [7, 0] {
+            sketch.set_hash(0, hash);
+            sketch.set_hash(1, hash);
+            let places = ["a", "b", "c"].map(|name| sketch.place_of(name, hash));
+            assert_eq!(places, [Some(0), Some(1), None]);
         }
     }
 
