@@ -19,6 +19,9 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const GROWTH_BYTES: usize = 16 << 20;
 /// Looks between two times that something is given back.
 const LOOKS_BETWEEN: u32 = 5;
+/// After so many looks less is enough, in bytes: half a minute later few page faults matter, and a small machine wants its memory.
+const PATIENT_LOOKS: u32 = 30;
+const PATIENT_GROWTH_BYTES: usize = 4 << 20;
 
 /// The thread; it ends when this is dropped.
 pub(crate) struct Trimmer {
@@ -75,8 +78,10 @@ impl Gap {
     fn look(&mut self, bytes: usize) -> bool {
         let least = self.least_bytes.map_or(bytes, |least| least.min(bytes));
         self.least_bytes = Some(least);
-        self.looks += 1;
-        self.looks >= LOOKS_BETWEEN && bytes - least >= GROWTH_BYTES
+        self.looks = self.looks.saturating_add(1);
+        let grown = bytes - least;
+        self.looks >= LOOKS_BETWEEN && grown >= GROWTH_BYTES
+            || self.looks >= PATIENT_LOOKS && grown >= PATIENT_GROWTH_BYTES
     }
 
     /// So much is left afterwards: it is used, and not asked for again.
@@ -128,6 +133,15 @@ mod tests {
         gap.note_given_back(90 * MIB);
         assert!((0..100).all(|_| !gap.look(90 * MIB)));
         assert!(gap.look(106 * MIB));
+    }
+
+    #[test]
+    fn little_memory_is_given_back_after_half_a_minute() {
+        let mut gap = Gap::default();
+        gap.note_given_back(10 * MIB);
+        assert!((1..PATIENT_LOOKS).all(|_| !gap.look(14 * MIB)));
+        assert!(!gap.look(14 * MIB - 1));
+        assert!(gap.look(14 * MIB));
     }
 
     #[test]

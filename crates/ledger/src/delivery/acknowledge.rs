@@ -31,25 +31,29 @@ impl Delivery<'_> {
         // A client may acknowledge what it was never sent.
         let Some(exchange) = session.in_flight.find(packet_id) else { return };
         let bytes = exchange.bytes;
-        let finished = session.incarnation().map(|session| Record::Finished { session, packet_id });
-        let record = match &exchange.state {
+        let name = session.incarnation();
+        let (finished, removed) = match &exchange.state {
             // Only PUBREC goes on from here.
             State::Own(_, entry) if entry.qos() == Qos::ExactlyOnce && fate == Fate::Acknowledged => {
                 return;
             }
-            State::Own(_, entry) => finished.filter(|_| entry.is_recorded()),
-            State::Released => finished,
-            State::Taken { .. } => None,
+            State::Own(_, entry) => (name.filter(|_| entry.is_recorded()), None),
+            State::Released => (name, None),
+            State::Taken { .. } => (None, None),
             State::Shared { group, message } => {
                 let group = self.lines.group(*group).expect("a group that ends takes its exchanges with it");
                 let held = group.held.get(message).expect("a group holds what it has lent");
                 let is_recorded = held.entry.as_ref().is_some_and(Entry::is_recorded);
-                is_recorded.then_some(Record::Removed { queue: group.incarnation, message: *message })
+                (None, is_recorded.then_some((group.incarnation, *message)))
             }
         };
-        if let Some(record) = record
-            && let Err(refusal) = self.replies.commit(&[record], to)
-        {
+        // A record is large, and made where it is committed.
+        let committed = match (finished, removed) {
+            (Some(session), _) => self.replies.commit(&[Record::Finished { session, packet_id }], to),
+            (None, Some((queue, message))) => self.replies.commit(&[Record::Removed { queue, message }], to),
+            (None, None) => Ok(()),
+        };
+        if let Err(refusal) = committed {
             let _ = self.replies.reason(refusal);
             return;
         }
