@@ -38,7 +38,7 @@ impl Shard {
         if let Some(what) = what {
             to.command(Command::Acknowledged { what, connection: id, reason });
         }
-        // The acknowledgements that follow are carried out first.
+        // Waiting messages are sent after the acknowledgements that follow.
         self.current_read.has_acknowledged = true;
     }
 

@@ -1,8 +1,8 @@
 //! Bytes of a client: the packets in them are carried out one by one.
 //!
 //! Acknowledgements of the client that follow each other make room in its window together: messages that wait behind it are sent
-//! once, before a packet of another kind is carried out. Acknowledgements to the client leave in one piece at the end of the read,
-//! or before any other answer.
+//! once, before a packet of another kind is carried out. Acknowledgements to the client leave in one piece, at the latest at the
+//! end of the read: any other answer, to whatever client, and the end of any connection come behind them.
 
 use base::{ConnectionId, Now};
 use session::Request;
@@ -35,7 +35,7 @@ pub(crate) struct CurrentRead {
     of: Option<ConnectionId>,
     /// Acknowledgements to the connection that have not left.
     pub(crate) answers: Vec<u8>,
-    /// The connection has acknowledged a message, and no other message was sent in its place.
+    /// Waiting messages were not sent since the last acknowledgement of the connection.
     pub(crate) has_acknowledged: bool,
 }
 
@@ -180,14 +180,16 @@ impl Shard {
         (bytes, len): (&[u8], usize),
         to: &mut Outside<'_, impl Effects>,
     ) -> Step {
-        let is_acknowledgement = matches!(
+        // Acknowledgements that follow each other make room together, and a client that leaves takes nothing more.
+        let is_to_refill = !matches!(
             request,
             Request::None
                 | Request::Acknowledged { .. }
                 | Request::Received { .. }
                 | Request::Released { .. }
+                | Request::Disconnect { .. }
         );
-        if !is_acknowledgement {
+        if is_to_refill {
             self.refill(id, to);
         }
         match request {

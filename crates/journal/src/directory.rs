@@ -24,7 +24,7 @@ pub struct Directory {
     /// To sync the names in it.
     directory: fs::File,
     is_writable: bool,
-    /// Locked as long as it is open; none if the directory is only read.
+    /// The lock, exclusive for a directory that is written, shared for one that is checked.
     _lock: Option<Lock>,
 }
 
@@ -114,10 +114,11 @@ fn in_file(name: &str, error: &io::Error) -> io::Error {
 }
 
 /// Locks the file against processes that write.
-fn lock_shared(mut file: fs::File) -> Result<Lock, DirectoryError> {
-    match file.try_lock_shared() {
-        Ok(()) => Ok(Lock(file)),
-        Err(TryLockError::WouldBlock) => Err(DirectoryError::InUse { pid: pid(&mut file) }),
+fn lock_shared(file: fs::File) -> Result<Lock, DirectoryError> {
+    let mut lock = Lock(file);
+    match lock.0.try_lock_shared() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(DirectoryError::InUse { pid: pid(&mut lock.0) }),
         Err(TryLockError::Error(error)) => Err(in_file(LOCK, &error).into()),
     }
 }
@@ -132,23 +133,24 @@ fn pid(file: &mut fs::File) -> Option<u32> {
 fn lock(path: &Path) -> Result<Lock, DirectoryError> {
     let mut options = OpenOptions::new();
     let opened = open_file(path, options.create(true).truncate(false).read(true).write(true));
-    let mut file = opened.map_err(|error| in_file(LOCK, &error))?;
+    let mut lock = Lock(opened.map_err(|error| in_file(LOCK, &error))?);
+    let file = &mut lock.0;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             // A process that only reads has not written its process identifier.
             let is_read = file.try_lock_shared().is_ok();
-            return Err(DirectoryError::InUse { pid: if is_read { None } else { pid(&mut file) } });
+            return Err(DirectoryError::InUse { pid: if is_read { None } else { pid(file) } });
         }
         Err(TryLockError::Error(error)) => return Err(in_file(LOCK, &error).into()),
     }
     file.set_len(0)?;
     file.rewind()?;
     writeln!(file, "{}", std::process::id())?;
-    Ok(Lock(file))
+    Ok(lock)
 }
 
-/// A file that is locked. A child process has a copy of the descriptor until it begins its program, and the lock lasts as long as
+/// A file that is locked, or not yet. A child process has a copy of the descriptor until it begins its program, and the lock lasts as long as
 /// any copy: it is given up here, and not when the last copy is closed.
 #[derive(Debug)]
 struct Lock(fs::File);

@@ -19,9 +19,12 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 const GROWTH_BYTES: usize = 16 << 20;
 /// Looks between two times that something is given back.
 const LOOKS_BETWEEN: u32 = 5;
-/// After so many looks less is enough, in bytes: half a minute later few page faults matter, and a small machine wants its memory.
+/// After this number of looks, a smaller growth is enough: a few page faults in half a minute cost nothing.
 const PATIENT_LOOKS: u32 = 30;
+/// The smaller growth, in bytes.
 const PATIENT_GROWTH_BYTES: usize = 4 << 20;
+/// The least part of the difference that is a growth. The allocator looks at all its free memory, which may be much.
+const GROWTH_PART: usize = 16;
 
 /// The thread; it ends when this is dropped.
 pub(crate) struct Trimmer {
@@ -80,8 +83,9 @@ impl Gap {
         self.least_bytes = Some(least);
         self.looks = self.looks.saturating_add(1);
         let grown = bytes - least;
+        let patient_bytes = PATIENT_GROWTH_BYTES.max(least / GROWTH_PART);
         self.looks >= LOOKS_BETWEEN && grown >= GROWTH_BYTES
-            || self.looks >= PATIENT_LOOKS && grown >= PATIENT_GROWTH_BYTES
+            || self.looks >= PATIENT_LOOKS && grown >= patient_bytes
     }
 
     /// So much is left afterwards: it is used, and not asked for again.
@@ -132,6 +136,8 @@ mod tests {
         gap.look(10 * MIB);
         gap.note_given_back(90 * MIB);
         assert!((0..100).all(|_| !gap.look(90 * MIB)));
+        gap.note_given_back(90 * MIB);
+        assert!((1..LOOKS_BETWEEN).all(|_| !gap.look(106 * MIB)));
         assert!(gap.look(106 * MIB));
     }
 
@@ -140,8 +146,13 @@ mod tests {
         let mut gap = Gap::default();
         gap.note_given_back(10 * MIB);
         assert!((1..PATIENT_LOOKS).all(|_| !gap.look(14 * MIB)));
-        assert!(!gap.look(14 * MIB - 1));
         assert!(gap.look(14 * MIB));
+        // Less is not worth it, and of much memory neither is that.
+        for (bytes, grown) in [(10 * MIB, 14 * MIB - 1), (160 * MIB, 170 * MIB - 1)] {
+            gap.note_given_back(bytes);
+            assert!((0..100).all(|_| !gap.look(grown)));
+            assert!(gap.look(grown + 1));
+        }
     }
 
     #[test]

@@ -196,11 +196,14 @@ pub(crate) struct Pool {
     /// Boxed as connections keep them.
     #[allow(clippy::vec_box)]
     outputs: Vec<Box<Output>>,
+    /// Outputs without memory of their own, from a time when there was too much.
+    #[allow(clippy::vec_box)]
+    bare: Vec<Box<Output>>,
 }
 
 impl Pool {
     pub(crate) fn take_output(&mut self) -> Box<Output> {
-        let output = self.outputs.pop().unwrap_or_default();
+        let output = self.outputs.pop().or_else(|| self.bare.pop()).unwrap_or_default();
         self.bytes -= output.kept_bytes();
         output
     }
@@ -210,16 +213,14 @@ impl Pool {
         if !output.is_empty() {
             output.clear(self);
         }
-        if self.outputs.len() == POOL_OUTPUTS {
-            return;
-        }
         let bytes = self.bytes + output.kept_bytes();
-        if bytes <= POOL_BYTES {
+        if bytes <= POOL_BYTES && self.outputs.len() < POOL_OUTPUTS {
             self.bytes = bytes;
-        } else {
+            self.outputs.push(output);
+        } else if self.bare.len() < POOL_OUTPUTS {
             output.pieces.clear();
+            self.bare.push(output);
         }
-        self.outputs.push(output);
     }
 
     fn take(&mut self) -> Vec<u8> {
@@ -316,10 +317,13 @@ mod tests {
         outputs.into_iter().for_each(|output| pool.give_output(output));
         let kept = pool.outputs.iter().map(|output| output.kept_bytes()).sum::<usize>();
         assert_eq!((pool.bytes, kept), (POOL_BYTES, POOL_BYTES));
-        // Outputs beyond that are kept without memory.
-        assert_eq!(pool.outputs.len(), 2 * POOL_BYTES / PIECE_BYTES);
-        pool.outputs.truncate(POOL_BYTES / PIECE_BYTES);
-        // The bytes of the last one are gone, and its memory is there.
+        // Outputs beyond that are kept without memory, and taken last.
+        assert_eq!(
+            (pool.outputs.len(), pool.bare.len()),
+            (POOL_BYTES / PIECE_BYTES, POOL_BYTES / PIECE_BYTES)
+        );
+        assert!(pool.bare.iter().all(|output| output.kept_bytes() == 0));
+        // The bytes of the next one are gone, and its memory is there.
         let mut output = pool.take_output();
         assert_eq!((pool.bytes, output.len(), output.own_bytes()), (POOL_BYTES - PIECE_BYTES, 0, 0));
         output.append(b"frog", &mut pool);

@@ -152,10 +152,17 @@ fn all_acknowledgements_of_a_read_make_room_before_the_next_messages_are_sent() 
     // A packet of another kind comes after them.
     let (sent, _) = read(&mut world, subscriber, &[puback(5), wire::PingReq.into(), puback(4)]);
     assert_eq!(sent, [messages(&[7]), vec!["PINGRESP".to_owned()], messages(&[8])].concat());
+    for number in 9..=12 {
+        world.send(publisher, &publish(number, Qos::AtLeastOnce));
+    }
+    world.packets(subscriber);
+    // Nothing is sent to a client that leaves.
+    let (sent, _) = read(&mut world, subscriber, &[puback(6), wire::Disconnect::default().into()]);
+    assert_eq!(sent, [""; 0]);
     world.assert_account();
 }
 
-/// While the process is full, a large message is sent to a client for which nothing else waits.
+/// A large message may need an output for which nothing else waits, while the process is full.
 #[test]
 fn messages_leave_before_the_acknowledgements_of_the_same_read() {
     let mut world = World::new(1);
