@@ -215,7 +215,7 @@ impl<'a> Dispatch<'a> {
             return self.send_aliased(target, receiver, session, flush, to);
         }
         let is_wide = self.flush == Flush::Bulk;
-        // The common case: packets as they came, for few.
+        // The common case, packets as they came for few, needs nothing that is prepared for the receivers after this one.
         if !is_wide
             && target.identifiers.is_empty()
             && let Source::Run(run) = self.source

@@ -150,8 +150,8 @@ fn lock(path: &Path) -> Result<Lock, DirectoryError> {
     Ok(lock)
 }
 
-/// A file that is locked, or not yet. A child process has a copy of the descriptor until it begins its program, and the lock lasts as long as
-/// any copy: it is given up here, and not when the last copy is closed.
+/// A file that is to be locked. A child process has a copy of the descriptor until it begins its program, and a lock lasts as long
+/// as any copy: it is given up here, and not when the last copy is closed.
 #[derive(Debug)]
 struct Lock(fs::File);
 

@@ -319,7 +319,6 @@ impl<S: Stream> Stream for Layered<S> {
     #[inline]
     fn is_costly(&mut self) -> bool {
         match &mut self.0 {
-            State::Plain(_) => false,
             State::Secure(named) => named.stream.below().is_handshaking(),
             State::Quic(stream) => stream.is_costly(),
             _ => false,

@@ -12,8 +12,8 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use socket2::SockRef;
 use stream::{Received, Stream};
 
-/// The peer may have reset the connection: that is an error, and no signal. Apple's systems do not have the
-/// flag, and Rust programs ignore the signal.
+/// The peer may have reset the connection: that is an error, and no signal. Apple's systems do not have the flag, and Rust
+/// programs ignore the signal.
 #[cfg(not(target_vendor = "apple"))]
 const SEND: SendFlags = SendFlags::NOSIGNAL;
 #[cfg(target_vendor = "apple")]

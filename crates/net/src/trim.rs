@@ -23,7 +23,7 @@ const LOOKS_BETWEEN: u32 = 5;
 const PATIENT_LOOKS: u32 = 30;
 /// The smaller growth, in bytes.
 const PATIENT_GROWTH_BYTES: usize = 4 << 20;
-/// The least part of the difference that is a growth. The allocator looks at all its free memory, which may be much.
+/// A smaller part of the difference is no growth: the allocator looks at all its free memory, which may be much.
 const GROWTH_PART: usize = 16;
 
 /// The thread; it ends when this is dropped.

@@ -18,7 +18,7 @@ use crate::census::Census;
 use crate::connection::{Connection, Connections, Phase};
 use crate::faults::Fault;
 use crate::host::Host;
-use crate::output::{Output, Pool, Shared};
+use crate::output::{Pool, Shared};
 use crate::parts::{InParts, Length};
 use crate::post::Post;
 use crate::ready::Ready;
@@ -311,8 +311,10 @@ impl<H: Host> Io<H> {
         if let Some(output) = connection.output.as_mut().filter(|_| !connection.blocked) {
             let before_bytes = output.own_bytes();
             let (taken, result) = if is_traced {
-                let stream = &mut connection.stream;
-                write_copied(output, stream, bytes_max, &mut self.pool, &mut copy)
+                let mut stream = Copying { stream: &mut connection.stream, copy: Vec::new() };
+                let outcome = output.write_to(&mut stream, bytes_max, &mut self.pool);
+                copy = stream.copy;
+                outcome
             } else {
                 output.write_to(&mut connection.stream, bytes_max, &mut self.pool)
             };
@@ -421,21 +423,6 @@ impl<H: Host> Io<H> {
         }
         if connection.over { Room::Over } else { Room::Open }
     }
-}
-
-/// Writes, and copies what the stream has taken, for a trace.
-#[cold]
-fn write_copied(
-    output: &mut Output,
-    stream: &mut impl Stream,
-    bytes_max: usize,
-    pool: &mut Pool,
-    copy: &mut Vec<u8>,
-) -> (usize, io::Result<()>) {
-    let mut stream = Copying { stream, copy: Vec::new() };
-    let outcome = output.write_to(&mut stream, bytes_max, pool);
-    *copy = stream.copy;
-    outcome
 }
 
 impl<H: Host> Effects for Io<H> {

@@ -15,7 +15,7 @@ const FIRST_BYTES: usize = 1024;
 const PIECES_PER_WRITE: usize = 16;
 /// The pool keeps at most this much memory for reuse.
 const POOL_BYTES: usize = 4 * 1024 * 1024;
-/// And as many empty outputs.
+/// And as many empty outputs with a piece, and without one.
 const POOL_OUTPUTS: usize = 1024;
 
 /// Bytes in the order in which they leave. Payloads large enough to be worth it are shared, not copied. An output of which
@@ -193,10 +193,10 @@ pub(crate) struct Pool {
     pieces: Vec<Vec<u8>>,
     /// Memory of all pieces, also of those in `outputs`.
     bytes: usize,
-    /// Boxed as connections keep them.
+    /// Empty outputs, each with a piece. Boxed as connections keep them.
     #[allow(clippy::vec_box)]
     outputs: Vec<Box<Output>>,
-    /// Outputs without memory of their own, from a time when there was too much.
+    /// Empty outputs without a piece. They are taken when no other is left, so that the memory of the others is used.
     #[allow(clippy::vec_box)]
     bare: Vec<Box<Output>>,
 }
@@ -213,9 +213,9 @@ impl Pool {
         if !output.is_empty() {
             output.clear(self);
         }
-        let bytes = self.bytes + output.kept_bytes();
-        if bytes <= POOL_BYTES && self.outputs.len() < POOL_OUTPUTS {
-            self.bytes = bytes;
+        let kept = output.kept_bytes();
+        if kept > 0 && self.bytes + kept <= POOL_BYTES && self.outputs.len() < POOL_OUTPUTS {
+            self.bytes += kept;
             self.outputs.push(output);
         } else if self.bare.len() < POOL_OUTPUTS {
             output.pieces.clear();
@@ -340,6 +340,21 @@ mod tests {
         let mut socket = Trickle { room: 3, calls: 3, taken: Vec::new() };
         assert!(output.write_to(&mut socket, 100, &mut pool).1.is_ok() && output.is_empty());
         assert_eq!((&socket.taken[..], output.written), (&b"lily pad"[..], 0));
+    }
+
+    #[test]
+    fn an_output_with_memory_is_taken_before_one_without() {
+        let mut pool = Pool::default();
+        let mut outputs = [PIECE_BYTES, 2 * PIECE_BYTES].map(|bytes| {
+            let mut output = pool.take_output();
+            output.append(&vec![7; bytes], &mut pool);
+            output
+        });
+        outputs.iter_mut().for_each(|output| output.clear(&mut pool));
+        // The pieces of the second one are in the pool themselves.
+        outputs.into_iter().for_each(|output| pool.give_output(output));
+        assert_eq!((pool.outputs.len(), pool.bare.len(), pool.pieces.len()), (1, 1, 2));
+        assert_eq!(pool.take_output().kept_bytes(), PIECE_BYTES);
     }
 
     #[test]

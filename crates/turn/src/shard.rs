@@ -409,8 +409,6 @@ impl<H: Host> ShardLoop<H> {
             connection.unparsed.extend_from_slice(&self.buffer[rest]);
         } else if connection.unparsed.capacity() > 0 {
             connection.unparsed = Vec::new();
-        } else if connection.unparsed_charged == 0 && connection.stream.held_bytes() == 0 {
-            return;
         }
         self.io.note_unparsed(id);
     }
@@ -458,7 +456,6 @@ impl<H: Host> ShardLoop<H> {
 }
 
 /// Hands bytes to the brain. Returns how many it is done with.
-#[inline(always)]
 fn hand_over<H: Host>(brain: &mut Shard, io: &mut Io<H>, id: ConnectionId, bytes: &[u8], now: Now) -> usize {
     let is_seen = io.tracer.is_some() && io.trace_publisher(id, brain);
     let chosen = io.choose_read(id, brain);

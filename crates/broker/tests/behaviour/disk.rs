@@ -1,17 +1,14 @@
 //! Answers to clients when the disk is full, or has failed.
 
 use wire::{
-    Connect, ConnectProperties, Delivery, PacketId, PubRel, PubRelReason, Publish, Qos, SubscribeProperties,
+    Connect, ConnectProperties, Delivery, PubRel, PubRelReason, Publish, Qos, SubscribeProperties,
     SubscriptionOptions, Version,
 };
 
+use crate::exchanges::id;
 use crate::world::{Disk, Peer, World, name, utf8};
 
 const BEFORE_5: [Version; 2] = [Version::V3_1, Version::V3_1_1];
-
-fn id(number: u16) -> PacketId {
-    PacketId::new(number).expect("not 0")
-}
 
 /// A client whose session outlives its connection, and what it is told.
 fn come(world: &mut World, version: Version, client_id: &str, clean_start: bool) -> (Peer, Vec<String>) {

@@ -1,15 +1,12 @@
 //! Sessions that outlive their connections.
 
 use wire::{
-    Connect, ConnectProperties, Delivery, Packet, PacketId, PubAck, PubAckReason, PubComp, PubRec, PubRel,
-    PubRelReason, Publish, Qos, SubscribeProperties, SubscriptionOptions, Version, Will,
+    Connect, ConnectProperties, Delivery, PubAckReason, PubComp, PubRec, PubRel, PubRelReason, Publish, Qos,
+    SubscribeProperties, SubscriptionOptions, Version, Will,
 };
 
+use crate::exchanges::{id, puback};
 use crate::world::{Peer, World, name, utf8};
-
-fn id(number: u16) -> PacketId {
-    PacketId::new(number).expect("not 0")
-}
 
 fn connect_lasting<'a>(version: Version, client_id: &'a str) -> Connect<'a> {
     let properties = match version {
@@ -48,10 +45,6 @@ fn publish(world: &mut World, peer: Peer, topic: &str, payload: &str, qos: Qos) 
         world.send(peer, &PubRel::new(packet_id, PubRelReason::Success).into());
     }
     world.packets(peer)
-}
-
-fn puback(number: u16) -> Packet<'static> {
-    PubAck::new(id(number), PubAckReason::Success).into()
 }
 
 #[test]

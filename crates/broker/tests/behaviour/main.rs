@@ -6,6 +6,7 @@ mod counts;
 mod disk;
 mod drain;
 mod endings;
+mod exchanges;
 mod lasting;
 mod life;
 mod login;

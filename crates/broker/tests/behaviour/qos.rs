@@ -2,17 +2,14 @@
 
 use protocol::Gauges;
 use wire::{
-    Connect, Delivery, Packet, PacketId, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason,
-    Publish, Qos, SubscribeProperties, SubscriptionOptions, Version,
+    Connect, Delivery, PubAckReason, PubComp, PubRec, PubRel, PubRelReason, Publish, Qos,
+    SubscribeProperties, SubscriptionOptions, Version,
 };
 
+use crate::exchanges::{exactly_once, id, once_at_least, puback, with_window};
 use crate::world::{Peer, World, bytes, name, settings, utf8};
 
 const VERSIONS: [Version; 3] = [Version::V3_1, Version::V3_1_1, Version::V5];
-
-fn id(number: u16) -> PacketId {
-    PacketId::new(number).expect("not 0")
-}
 
 fn subscribe(world: &mut World, peer: Peer, filter: &str, qos: Qos) {
     let options = SubscriptionOptions { qos, ..SubscriptionOptions::default() };
@@ -23,27 +20,6 @@ fn subscribe(world: &mut World, peer: Peer, filter: &str, qos: Qos) {
 fn publish(world: &mut World, peer: Peer, topic: &str, payload: &str, delivery: Delivery) {
     let publish = Publish { delivery, ..Publish::new(name(topic), payload.as_bytes()) };
     world.send(peer, &publish.into());
-}
-
-fn once_at_least(number: u16) -> Delivery {
-    Delivery::AtLeastOnce { packet_id: id(number), dup: false }
-}
-
-fn exactly_once(number: u16) -> Delivery {
-    Delivery::ExactlyOnce { packet_id: id(number), dup: false }
-}
-
-fn puback(number: u16) -> Packet<'static> {
-    PubAck::new(id(number), PubAckReason::Success).into()
-}
-
-fn with_window(world: &mut World, shard: usize, client_id: &str, window: u16) -> Peer {
-    let mut connect = Connect::new(Version::V5, utf8(client_id));
-    connect.properties.receive_maximum = std::num::NonZeroU16::new(window);
-    let peer = world.accept(shard, Version::V5);
-    world.send(peer, &connect.into());
-    assert!(world.packets(peer)[0].starts_with("CONNACK Success"));
-    peer
 }
 
 #[test]

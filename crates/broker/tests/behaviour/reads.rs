@@ -1,55 +1,26 @@
 //! Several packets in one read: what answers them leaves together, and before whatever comes next.
 
-use std::num::NonZeroU16;
-
 use session::Settings;
-use wire::{
-    Connect, Delivery, Packet, PacketId, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason,
-    Publish, Qos, SubscribeProperties, SubscriptionOptions, Version,
-};
+use wire::{Delivery, Packet, Publish, Qos, SubscribeProperties, SubscriptionOptions, Version};
 
-use crate::world::{Peer, World, bytes, name, settings, utf8};
+use crate::exchanges::{exactly_once, once_at_least, puback, pubcomp, pubrec, pubrel, with_window};
+use crate::world::{Peer, World, bytes, name, settings};
 
 /// A connection whose window is this long, with a subscription at QoS 2.
 fn subscriber(world: &mut World, window: u16) -> Peer {
-    let mut connect = Connect::new(Version::V5, utf8("subscriber"));
-    connect.properties.receive_maximum = NonZeroU16::new(window);
-    let peer = world.accept(0, Version::V5);
-    world.send(peer, &connect.into());
-    assert!(world.packets(peer)[0].starts_with("CONNACK Success"));
+    let peer = with_window(world, 0, "subscriber", window);
     let options = SubscriptionOptions { qos: Qos::ExactlyOnce, ..SubscriptionOptions::default() };
     world.subscribe_with(peer, "a", options, SubscribeProperties::default());
     peer
 }
 
-fn id(number: u16) -> PacketId {
-    PacketId::new(number).expect("not 0")
-}
-
 fn publish(number: u16, qos: Qos) -> Packet<'static> {
-    let packet_id = id(number);
     let delivery = match qos {
         Qos::AtMostOnce => Delivery::AtMostOnce,
-        Qos::AtLeastOnce => Delivery::AtLeastOnce { packet_id, dup: false },
-        Qos::ExactlyOnce => Delivery::ExactlyOnce { packet_id, dup: false },
+        Qos::AtLeastOnce => once_at_least(number),
+        Qos::ExactlyOnce => exactly_once(number),
     };
     Publish { delivery, ..Publish::new(name("a"), b"x") }.into()
-}
-
-fn puback(number: u16) -> Packet<'static> {
-    PubAck::new(id(number), PubAckReason::Success).into()
-}
-
-fn pubrec(number: u16) -> Packet<'static> {
-    PubRec::new(id(number), PubAckReason::Success).into()
-}
-
-fn pubrel(number: u16) -> Packet<'static> {
-    PubRel::new(id(number), PubRelReason::Success).into()
-}
-
-fn pubcomp(number: u16) -> Packet<'static> {
-    PubComp::new(id(number), PubRelReason::Success).into()
 }
 
 /// Feeds packets in one read. Returns the packets that the peer gets for them, and in how many pieces.
@@ -205,8 +176,13 @@ fn a_read_of_many_acknowledgements_is_cut_and_makes_room_for_all_that_waits() {
         world.send(publisher, &publish(number, Qos::AtLeastOnce));
     }
     assert_eq!(world.packets(subscriber).len(), usize::from(WINDOW));
-    let acknowledged: Vec<_> = (1..=WINDOW).map(puback).collect();
-    assert_eq!(read(&mut world, subscriber, &acknowledged).0.len(), usize::from(MORE));
+    let acknowledged: Vec<u8> = (1..=WINDOW).flat_map(|number| bytes(&puback(number), Version::V5)).collect();
+    world.outside[0].resumed.clear();
+    world.read_now(subscriber, &acknowledged);
+    assert_eq!(world.outside[0].resumed, [subscriber.id], "the rest comes in its turn");
+    assert_eq!(world.packets(subscriber).len(), usize::from(MORE));
+    world.settle();
+    assert_eq!(world.packets(subscriber), [""; 0]);
     world.assert_account();
 }
 

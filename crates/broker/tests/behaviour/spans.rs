@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use base::{Span, SpanKind, SpanSettings, SpanSink};
 use wire::{
-    Connect, Delivery, PacketId, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason, Publish, Qos,
+    Connect, Delivery, PubAck, PubAckReason, PubComp, PubRec, PubRel, PubRelReason, Publish, Qos,
     SubscribeProperties, SubscriptionOptions, UserProperties, UserProperty, Version,
 };
 
+use crate::exchanges::id;
 use crate::world::{Peer, World, name, utf8};
 
 const TRACE: u128 = 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736;
@@ -65,10 +66,6 @@ fn world(shards: usize, one_of: Option<u32>, open_max: usize) -> (World, Arc<Sin
     let place = Arc::clone(&sink) as Arc<dyn SpanSink>;
     world.record_spans(&SpanSettings { one_of, by_property: true, open_max, sink: place });
     (world, sink)
-}
-
-fn id(number: u16) -> PacketId {
-    PacketId::new(number).expect("not 0")
 }
 
 fn of(qos: Qos, packet_id: u16) -> Delivery {

@@ -2,21 +2,13 @@
 
 use session::Settings;
 use wire::{
-    Connect, Delivery, PacketId, PubRel, PubRelReason, Publish, Qos, SubscribeProperties,
-    SubscriptionOptions, Version,
+    Connect, Delivery, PubRel, PubRelReason, Publish, Qos, SubscribeProperties, SubscriptionOptions, Version,
 };
 
+use crate::exchanges::{id, once_at_least};
 use crate::world::{HIGH_WATER_BYTES, Peer, World, bytes, name, settings, utf8};
 
 const LONG: &str = "a/long/topic/name";
-
-fn id(number: u16) -> PacketId {
-    PacketId::new(number).expect("not 0")
-}
-
-fn once_at_least(number: u16) -> Delivery {
-    Delivery::AtLeastOnce { packet_id: id(number), dup: false }
-}
 
 fn lasting(version: Version, client_id: &str) -> Connect<'_> {
     let mut connect = Connect::new(version, utf8(client_id));

@@ -32,7 +32,7 @@ impl Delivery<'_> {
         let Some(exchange) = session.in_flight.find(packet_id) else { return };
         let bytes = exchange.bytes;
         let name = session.incarnation();
-        let (finished, removed) = match &exchange.state {
+        let (recorded, lent) = match &exchange.state {
             // Only PUBREC goes on from here.
             State::Own(_, entry) if entry.qos() == Qos::ExactlyOnce && fate == Fate::Acknowledged => {
                 return;
@@ -44,14 +44,14 @@ impl Delivery<'_> {
                 let group = self.lines.group(*group).expect("a group that ends takes its exchanges with it");
                 let held = group.held.get(message).expect("a group holds what it has lent");
                 let is_recorded = held.entry.as_ref().is_some_and(Entry::is_recorded);
-                (None, is_recorded.then_some((group.incarnation, *message)))
+                (is_recorded.then_some(group.incarnation), Some(*message))
             }
         };
         // A record is large, and made where it is committed.
-        let committed = match (finished, removed) {
-            (Some(session), _) => self.replies.commit(&[Record::Finished { session, packet_id }], to),
-            (None, Some((queue, message))) => self.replies.commit(&[Record::Removed { queue, message }], to),
-            (None, None) => Ok(()),
+        let committed = match (recorded, lent) {
+            (Some(session), None) => self.replies.commit(&[Record::Finished { session, packet_id }], to),
+            (Some(queue), Some(message)) => self.replies.commit(&[Record::Removed { queue, message }], to),
+            (None, _) => Ok(()),
         };
         if let Err(refusal) = committed {
             let _ = self.replies.reason(refusal);
